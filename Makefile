@@ -1,0 +1,39 @@
+# The same commands by hand and in CI. `make demo` and `make test` set up by themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.setup-stamp
+
+.PHONY: setup demo test check quality clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "afcl needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/afcl demo --out afcl-demo --force
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# One run with the compiled kernels, one of the kernels' tests with compilation
+# switched off (so that coverage sees inside them), then the two thresholds.
+test: $(STAMP)
+	$(BIN)/coverage erase
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/kernels --cov --cov-append --cov-report=
+	$(BIN)/coverage report --skip-covered --fail-under=95
+	$(BIN)/coverage report --include='src/afcl/core/*,src/afcl/kernels/*' --fail-under=100
+
+# The table of "Must hold" figures: make quality DATA=dir [RUNS=20] [ONLY=IR,SE]
+quality: $(STAMP)
+	$(BIN)/python benchmarks/quality.py --data "$(DATA)" --runs $(or $(RUNS),20) $(if $(ONLY),--only $(ONLY))
+
+clean:
+	rm -rf .venv afcl-demo .coverage .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a simulated federation on files, with checkpoint, trace and progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from afcl.core.protocol import AnyMethod
+from afcl.data.tables import Sites, in_input_order
+from afcl.runtime import results
+from afcl.runtime.coordinator import Spec
+from afcl.runtime.journal import Journal
+from afcl.runtime.schedule import as_schedule
+from afcl.runtime.simulate import simulate
+from afcl.trace import Event, Trace, to_line
+
+
+def execute(
+    sites: Sites,
+    out: Path,
+    method: AnyMethod,
+    options: dict[str, Any],
+    parameters: dict[str, Any],
+    identity: str,
+) -> dict[str, Any]:
+    """Run, label, write the folder; return the content of ``result.json``."""
+    names = tuple(table.name for table in sites.tables)
+    spec = Spec(
+        method,
+        options,
+        parameters["seed"],
+        max_rounds=parameters["max_rounds"],
+        run=identity[:12],
+        names=names,
+    )
+    with (
+        Journal(out / results.JOURNAL, identity) as journal,
+        open(out / results.TRACE, "w") as lines,
+        _progress(spec.max_rounds) as show,
+    ):
+
+        def listen(event: Event) -> None:
+            lines.write(to_line(event) + "\n")
+            lines.flush()
+            show(event)
+
+        outcome = simulate(
+            spec,
+            [table.values for table in sites.tables],
+            as_schedule(parameters["participation"]),
+            journal=journal,
+            trace=Trace(listen),
+            clock=time.time,
+        )
+    result = results.describe(outcome, names, sites.columns, parameters)
+    labels = {
+        name: in_input_order(values, kept)
+        for name, kept, values in zip(names, sites.kept, outcome.labels, strict=True)
+    }
+    results.write_result(out, result, labels)
+    return result
+
+
+@contextmanager
+def _progress(max_rounds: int) -> Iterator[Callable[[Event], None]]:
+    """Show a bar on a terminal, nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda event: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("round {task.completed} of at most {task.total}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("listening", total=max_rounds)
+
+        def show(event: Event) -> None:
+            if event["event"] == "prepare":
+                bar.update(
+                    task, completed=event["round"], description=f"k = {event['k']}"
+                )
+
+        yield show

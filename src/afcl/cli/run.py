@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``afcl run``: one file per site, a simulated federation, results in a folder."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from afcl.cli.settings import settings
+
+
+def run(
+    sites: list[Path] = typer.Argument(
+        ..., help="One file per site: CSV, TSV or Parquet.", metavar="SITE..."
+    ),
+    out: Path = typer.Option(..., help="Folder for the results.", metavar="DIR"),
+    participation: str | None = typer.Option(
+        None, help="always, random, a probability, or one per site (.9,.2,1)."
+    ),
+    preset: str | None = typer.Option(None, help="default, paper or matlab."),
+    privacy: str | None = typer.Option(
+        None, help="summary (default preset) or exact (the other two)."
+    ),
+    min_cell: int | None = typer.Option(
+        None, help="Smallest group of rows a site may describe (5)."
+    ),
+    seed: int | None = typer.Option(None, help="Seed of everything random (0)."),
+    columns: list[str] = typer.Option(
+        [], help="Use only this column; repeat for more."
+    ),
+    drop: list[str] = typer.Option([], help="Leave out this column; repeat for more."),
+    missing: str | None = typer.Option(
+        None, help="Rows with missing values: error or drop."
+    ),
+    n_seeds: int | None = typer.Option(None, help="Seeds to start from (auto)."),
+    max_clusters: int | None = typer.Option(
+        None, help="Largest number of clusters considered (auto)."
+    ),
+    criterion: str | None = typer.Option(
+        None, help="auto, silhouette, simplified, ch, db or bic."
+    ),
+    contacts: int | None = typer.Option(
+        None, help="Messages a site is asked for, its first included (3)."
+    ),
+    max_rounds: int | None = typer.Option(None, help="Rounds at most (100)."),
+    config: Path | None = typer.Option(
+        None, help="TOML file with these settings; flags override it."
+    ),
+    as_json: bool = typer.Option(
+        False, "--json", help="Print result.json's content instead of words."
+    ),
+    force: bool = typer.Option(
+        False, "--force", help="Replace another run in the folder."
+    ),
+) -> None:
+    """Cluster the rows of several sites together, without pooling them.
+
+    Writes result.json, centers.csv, path.csv, labels/SITE.csv and trace.jsonl to the
+    folder. The same command after an interruption continues where it stopped.
+    """
+    flags = {
+        "participation": participation,
+        "preset": preset,
+        "privacy": privacy,
+        "min_cell": min_cell,
+        "seed": seed,
+        "columns": tuple(columns),
+        "drop": tuple(drop),
+        "missing": missing,
+        "n_seeds": n_seeds,
+        "max_clusters": max_clusters,
+        "criterion": criterion,
+        "contacts": contacts,
+        "max_rounds": max_rounds,
+    }
+    result, was_done = cluster_files(sites, out, settings(config, flags), force)
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+        return
+    if was_done:
+        typer.echo(f"{out} holds this run already; nothing was computed anew.")
+    for line in in_words(result):
+        typer.echo(line)
+    typer.echo(f"Labels, centres, path and trace are in {out}.")
+
+
+def cluster_files(
+    paths: list[Path], out: Path, chosen: dict[str, Any], force: bool
+) -> tuple[dict[str, Any], bool]:
+    """Run on files and write the folder; say whether it was done already."""
+    from afcl import __version__
+    from afcl.cli.execute import execute
+    from afcl.data.tables import read_sites
+    from afcl.methods.presets import resolve
+    from afcl.privacy import EXACT_WARNING
+    from afcl.runtime.results import fingerprint, open_folder
+    from afcl.runtime.schedule import as_schedule
+
+    method, options, level = resolve(chosen)
+    method.parameters(**options)
+    least = chosen["min_cell"] if chosen["preset"] == "default" else 1
+    sites = read_sites(
+        paths,
+        columns=chosen["columns"] or None,
+        drop=chosen["drop"],
+        missing=chosen["missing"],
+        min_rows=least,
+    )
+    as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])
+    parameters = {**chosen, "privacy": level}
+    identity = fingerprint(
+        [f"{t.name} {t.fingerprint()}" for t in sites.tables],
+        {**parameters, "version": __version__},
+    )
+    finished = open_folder(out, identity, force)
+    if finished is not None:
+        return finished, True
+    for note in sites.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if level == "exact":
+        print(f"warning: {EXACT_WARNING}", file=sys.stderr)
+    return execute(sites, out, method, options, parameters, identity), False
+
+
+def in_words(result: dict[str, Any]) -> list[str]:
+    """Say what was found, in a few lines."""
+    sites, k = result["sites"], result["n_clusters"]
+    rows = sum(site["rows"] for site in sites)
+    sent = sum(site["bytes"] for site in sites)
+    most = max(site["messages"] for site in sites)
+    lines = [
+        f"{k} {'cluster' if k == 1 else 'clusters'} in {rows:,} rows "
+        f"at {len(sites)} {'site' if len(sites) == 1 else 'sites'}"
+        + (f": {_sizes(result['sizes'])} rows." if result["sizes"] else ".")
+    ]
+    score = result["scores"].get("silhouette")
+    rivals = [
+        (level["scores"]["silhouette"], level["k"])
+        for level in result["path"]
+        if level["k"] != k and level["scores"].get("silhouette") is not None
+    ]
+    if score is not None:
+        text = f"Silhouette (from summaries) {score:.3f}"
+        if rivals:
+            text += "; next best k = {1} with {0:.3f}".format(*max(rivals))
+        lines.append(text + ".")
+    lines.append(
+        f"{result['rounds']} rounds, at most {most} messages a site, "
+        f"{sent / 1000:,.1f} kB sent in all; no row left its site."
+        if result["parameters"]["privacy"] != "exact"
+        else f"{result['rounds']} rounds, {sent / 1000:,.1f} kB sent in all; "
+        "this preset sends every row."
+    )
+    return lines
+
+
+def _sizes(sizes: list[int]) -> str:
+    shown = [f"{size:,}" for size in sizes[:12]]
+    return ", ".join(shown) + (", …" if len(sizes) > 12 else "")

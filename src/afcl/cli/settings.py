@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of a run: defaults, overridden by a TOML file, overridden by flags."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from afcl.exceptions import InputError
+
+#: Every key a run may have, and its default (None: the preset's own).
+DEFAULTS: dict[str, Any] = {
+    "participation": None,
+    "preset": "default",
+    "privacy": None,
+    "min_cell": 5,
+    "seed": 0,
+    "columns": (),
+    "drop": (),
+    "missing": "error",
+    "n_seeds": "auto",
+    "max_clusters": "auto",
+    "criterion": "auto",
+    "contacts": 3,
+    "max_rounds": 100,
+}
+_LISTS = ("columns", "drop")
+
+
+def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge defaults, the TOML file and the flags that were typed (not None)."""
+    said = {} if config is None else _read(config)
+    typed = {name: value for name, value in flags.items() if value not in (None, ())}
+    merged = {**DEFAULTS, **said, **typed}
+    for name in _LISTS:
+        merged[name] = tuple(merged[name])
+    merged["participation"] = participation(merged["participation"])
+    return merged
+
+
+def _read(config: Path) -> dict[str, Any]:
+    try:
+        said = tomllib.loads(config.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read {config}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{config} is not TOML: {error}") from error
+    known = {name.replace("_", "-"): name for name in DEFAULTS}
+    merged = {}
+    for key, value in said.items():
+        name = known.get(key.replace("_", "-"))
+        if name is None:
+            raise InputError(
+                f"{config}: unknown key {key!r}; known are {', '.join(sorted(known))}"
+            )
+        _check_type(config, key, name, value)
+        merged[name] = value
+    return merged
+
+
+def _check_type(config: Path, key: str, name: str, value: Any) -> None:
+    default = DEFAULTS[name]
+    if name in _LISTS:
+        fits = isinstance(value, list) and all(isinstance(v, str) for v in value)
+        wanted = "a list of names"
+    elif default == "auto" and name != "criterion":
+        fits = value == "auto" or type(value) is int
+        wanted = '"auto" or a whole number'
+    elif isinstance(default, int):
+        fits, wanted = type(value) is int, "a whole number"
+    elif name == "participation":
+        fits, wanted = not isinstance(value, dict), '"always", "random" or numbers'
+    else:
+        fits, wanted = isinstance(value, str), "a text"
+    if not fits:
+        raise InputError(f"{config}: {key} must be {wanted}, not {value!r}")
+
+
+def participation(value: Any) -> Any:
+    """Read `always`, `random`, a probability, or probabilities parted by commas."""
+    if value is None or value == "always":
+        return None
+    if value == "random":
+        return value
+    parts = value.split(",") if isinstance(value, str) else value
+    try:
+        numbers = [float(part) for part in _listed(parts)]
+    except (TypeError, ValueError):
+        raise InputError(
+            f"participation {value!r} is unknown: give 'always', 'random', a "
+            "probability, or one per site parted by commas"
+        ) from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _listed(parts: Any) -> list[Any]:
+    return list(parts) if isinstance(parts, list | tuple) else [parts]

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells: groups of rows as (count, mean, scatter), how they are pooled and folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.core.messages import Cells
+from afcl.kernels import sums
+
+
+def cells_of(X: Floats, labels: Ints, k: int) -> Cells:
+    """Return the non-empty cells of labelled rows (o, b, z of Eqs. 6 and 7)."""
+    mass, total = sums(X, np.ones(X.shape[0]), labels, k)
+    held = np.flatnonzero(mass)
+    means = np.zeros((k, X.shape[1]))
+    means[held] = total[held] / mass[held, None]
+    residual = X - means[labels]
+    scatter = np.bincount(
+        labels, weights=(residual * residual).sum(axis=1), minlength=k
+    )
+    return Cells(
+        mass[held].astype(np.int64), means[held], scatter[held].astype(np.float64)
+    )
+
+
+def pool(bag: Cells, labels: Ints, k: int) -> tuple[Floats, Floats, Floats]:
+    """Pool labelled cells into k groups: counts O, means B, scatters Z.
+
+    A group's scatter is its cells' own plus that of their means around the group's;
+    an empty group has count 0, mean 0 and scatter 0.
+    """
+    weights = bag.counts.astype(np.float64)
+    mass, total = sums(bag.means, weights, labels, k)
+    means = total / np.where(mass > 0, mass, 1.0)[:, None]
+    residual = bag.means - means[labels]
+    around = weights * (residual * residual).sum(axis=1)
+    scatter = np.bincount(labels, weights=bag.scatters + around, minlength=k)
+    return mass, means, scatter.astype(np.float64)
+
+
+def fold(cells: Cells, smallest: int) -> Cells:
+    """Fold cells of fewer than `smallest` rows into the cell with the nearest mean.
+
+    The smallest goes first (lowest index on ties); folding stops at one cell.
+    """
+    counts = cells.counts.copy()
+    means = cells.means.copy()
+    scatters = cells.scatters.copy()
+    alive = np.ones(len(cells), dtype=bool)
+    while alive.sum() > 1:
+        size = np.where(alive, counts, np.iinfo(np.int64).max)
+        i = int(size.argmin())
+        if counts[i] >= smallest:
+            break
+        gap = ((means - means[i]) ** 2).sum(axis=1)
+        gap[~alive] = np.inf
+        gap[i] = np.inf
+        j = int(gap.argmin())
+        both = counts[i] + counts[j]
+        scatters[j] += scatters[i] + counts[i] * counts[j] / both * gap[j]
+        means[j] = (counts[i] * means[i] + counts[j] * means[j]) / both
+        counts[j] = both
+        alive[i] = False
+    return Cells(counts[alive], means[alive], scatters[alive])
+
+
+def union(bags: Iterable[Cells]) -> Cells:
+    """Join cells of several clients, in the order given."""
+    every = list(bags)
+    return Cells(
+        np.concatenate([bag.counts for bag in every]),
+        np.concatenate([bag.means for bag in every]),
+        np.concatenate([bag.scatters for bag in every]),
+    )

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What crosses the wire, and what it reveals.
+
+Every message is a frozen dataclass. Envelopes (:class:`Hello`, :class:`Update`,
+:class:`Broadcast`, :class:`Left`) are the same for all methods; what a method has to
+say travels inside as a *payload*, a frozen dataclass of arrays, numbers, strings and
+further payloads, declared with :func:`payload` so that the codec knows it by name.
+
+A client never fills in who it is: `client`, `version` and `contact` are stamped by
+the coordinator, which knows whom it asked what.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from afcl._typing import AnyArray, ClientId, Floats, Ints
+from afcl.exceptions import RejectedMessage
+
+UNSTAMPED: ClientId = -1
+
+PAYLOADS: dict[str, type[Any]] = {}
+
+T = TypeVar("T")
+
+
+def payload(kind: type[T]) -> type[T]:
+    """Register a dataclass as something that may travel inside a message."""
+    PAYLOADS[kind.__name__] = kind
+    return kind
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Groups of rows as (count, mean, scatter): o, b and z of Eqs. (6) and (7).
+
+    Reveals, per cell, how many rows it holds, where their mean lies and how widely
+    they spread; no single row unless a cell holds only one, which `min_cell` forbids.
+    """
+
+    counts: Ints
+    means: Floats
+    scatters: Floats
+
+    def __len__(self) -> int:
+        return int(self.counts.shape[0])
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of the path as sent to clients: centres, V = Z/O and O.
+
+    Reveals the global centres, spreads and sizes of one clustering to every client.
+    """
+
+    centers: Floats
+    spreads: Floats
+    counts: Floats
+    revision: int
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The default preset's broadcast: seeds M and the candidate levels.
+
+    Reveals aggregate positions that come from all clients' cells.
+    """
+
+    seeds: Floats
+    candidates: tuple[Level, ...]
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class LevelReply:
+    """A client's view of one candidate level.
+
+    Reveals its cells of at least `min_cell` rows around the level's centres, and two
+    sums of silhouettes over all its rows.
+    """
+
+    cells: Cells
+    simplified: float
+    moment: float
+    revision: int
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The default preset's answer to a :class:`Plan`.
+
+    Reveals cells of at least `min_cell` rows around the seeds and around each
+    candidate's centres; nothing per row.
+    """
+
+    cells: Cells
+    levels: tuple[LevelReply, ...]
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Bare points: the paper's seeds, up (a client's choice) or down (the global set).
+
+    Upwards every point **is a row of the client**: k-means++ picks rows.
+    """
+
+    points: Floats
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class WeightedPositions:
+    """The published code's broadcast: seeds and the attribute weights W."""
+
+    points: Floats
+    weights: Floats
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Intensities:
+    """The paper's upload: r = eta (x - m) of every row (Eq. 5), with its seed.
+
+    **Reveals every row exactly**: x = m + r / eta, and the server knows m and eta.
+    Rows come seed by seed, and in their order within a seed.
+    """
+
+    owners: Ints
+    intensities: Floats
+    cells: Cells
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A client's first message: its number of rows and a first payload."""
+
+    n_rows: int
+    payload: Any
+    client: ClientId = UNSTAMPED
+    contact: int = 0
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A client's answer to the broadcast of `version`, its `contact`-th message."""
+
+    payload: Any
+    version: int = UNSTAMPED
+    client: ClientId = UNSTAMPED
+    contact: int = UNSTAMPED
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Nothing more will come from this client; what it said so far stays."""
+
+    client: ClientId
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """What a participating client gets.
+
+    `wanted` names the clients whose answer would still help (None: anybody's); it
+    tells the coordinator whom to ask and is not sent.
+    """
+
+    version: int
+    payload: Any
+    wanted: frozenset[ClientId] | None = None
+
+
+def arrays_in(value: Any) -> Iterator[AnyArray]:
+    """Every array inside a message or payload, depth first."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from arrays_in(item)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from arrays_in(getattr(value, field.name))
+
+
+def array_bytes(value: Any) -> int:
+    """Bytes of all arrays inside a message or payload."""
+    return sum(array.nbytes for array in arrays_in(value))
+
+
+def refuse_unless(condition: bool, reason: str) -> None:
+    """Raise :class:`RejectedMessage` with `reason` unless `condition` holds."""
+    if not condition:
+        raise RejectedMessage(reason)
+
+
+def check_cells(cells: Any, n_features: int, n_rows: int, low: int = 1) -> None:
+    """Refuse cells that no honest client could have sent."""
+    refuse_unless(isinstance(cells, Cells), "expected cells (counts, means, scatters)")
+    counts, means, scatters = cells.counts, cells.means, cells.scatters
+    refuse_unless(
+        all(isinstance(part, np.ndarray) for part in (counts, means, scatters)),
+        "cells must be arrays",
+    )
+    r = counts.shape[0] if counts.ndim == 1 else -1
+    refuse_unless(r >= 1, "expected at least one cell")
+    refuse_unless(
+        means.shape == (r, n_features) and scatters.shape == (r,),
+        f"cells do not fit: {r} counts, means {means.shape}, scatters {scatters.shape}"
+        f", {n_features} features agreed",
+    )
+    refuse_unless(
+        counts.dtype == np.int64
+        and means.dtype == np.float64
+        and scatters.dtype == np.float64,
+        "cells must be int64 counts with float64 means and scatters",
+    )
+    refuse_unless(bool(np.all(counts >= low)), f"a cell holds fewer than {low} rows")
+    total = sum(counts.tolist())  # exact: a sum of int64 could wrap around
+    refuse_unless(
+        total <= n_rows, f"cells hold {total} rows, the client registered {n_rows}"
+    )
+    refuse_unless(
+        bool(np.isfinite(means).all() and np.isfinite(scatters).all()),
+        "cells hold numbers that are not finite",
+    )
+    refuse_unless(bool(np.all(scatters >= 0)), "a cell's scatter is negative")

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of the three presets, with the paper's symbols."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+from afcl.exceptions import InputError
+
+#: What may choose k; `auto` is the rule of the moment silhouette's band.
+CRITERIA = ("auto", "silhouette", "simplified", "ch", "db", "bic")
+
+
+T = TypeVar("T")
+
+
+def from_options(kind: type[T], method: str, options: Mapping[str, Any]) -> T:
+    """Build a method's parameters; an unknown option gets the list of known ones."""
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    for name in options:
+        if name not in known:
+            raise InputError(
+                f"{method} has no option {name!r}; it takes {', '.join(known)}"
+            )
+    return kind(**options)
+
+
+def _require(condition: bool, text: str) -> None:
+    if not condition:
+        raise InputError(text)
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultParams:
+    """Constants of the default preset.
+
+    Attributes
+    ----------
+    n_seeds
+        k0, seeds placed on the union of all cells; None follows the number of rows.
+    max_clusters
+        Largest k that may be the answer; None follows the number of rows.
+    criterion
+        One of :data:`CRITERIA`.
+    min_cell
+        Smallest cell a client may upload.
+    contacts
+        Messages a client is asked for, its hello included.
+    cells_per_root
+        A client forms about this many cells per square root of its rows.
+    band
+        Levels whose moment silhouette is this close to the best are ties.
+    prune
+        Levels this close to the best are sent to the clients for polishing.
+    candidates
+        At most so many levels are sent (plus the one the rule picks).
+    drift
+        Share of the within-scatter that seeds may move before the path is rebuilt.
+    """
+
+    n_seeds: int | None = None
+    max_clusters: int | None = None
+    criterion: str = "auto"
+    min_cell: int = 5
+    contacts: int = 3
+    cells_per_root: float = 3.0
+    band: float = 0.01
+    prune: float = 0.02
+    candidates: int = 6
+    drift: float = 0.01
+
+    def __post_init__(self) -> None:
+        _require(
+            self.n_seeds is None or self.n_seeds >= 1,
+            f"n_seeds must be 'auto' or at least 1, not {self.n_seeds}",
+        )
+        _require(
+            self.max_clusters is None or self.max_clusters >= 1,
+            f"max_clusters must be 'auto' or at least 1, not {self.max_clusters}",
+        )
+        _require(
+            self.criterion in CRITERIA,
+            f"unknown criterion {self.criterion!r}; choose from {', '.join(CRITERIA)}",
+        )
+        for name in ("min_cell", "contacts", "candidates"):
+            value = getattr(self, name)
+            _require(value >= 1, f"{name} must be at least 1, not {value}")
+        _require(
+            self.cells_per_root > 0,
+            f"cells_per_root must be positive, not {self.cells_per_root}",
+        )
+        for name in ("band", "prune", "drift"):
+            value = getattr(self, name)
+            _require(value >= 0, f"{name} must not be negative, not {value}")
+
+    def cells_for(self, n_rows: int) -> int:
+        """Cells m_g a client of `n_rows` rows starts from."""
+        wanted = math.ceil(self.cells_per_root * math.sqrt(n_rows))
+        return max(1, min(256, wanted, n_rows // self.min_cell))
+
+    def seeds_for(self, n_rows: int) -> int:
+        """Return the number of seeds k0 for `n_rows` rows in all."""
+        if self.n_seeds is not None:
+            return self.n_seeds
+        return min(256, max(16, math.isqrt(4 * n_rows)), max(4, n_rows // 4))
+
+    def clusters_for(self, n_rows: int, n_seeds: int) -> int:
+        """Largest k that may be the answer."""
+        wanted = self.max_clusters
+        if wanted is None:
+            wanted = min(128, max(10, math.isqrt(n_rows)))
+        return min(wanted, n_seeds)
+
+
+@dataclass(frozen=True, slots=True)
+class PaperParams:
+    """Constants of the `paper` and `matlab` presets.
+
+    Attributes
+    ----------
+    n_seeds
+        k; None is min(64, max(2, n // 32)) once the number of rows is known.
+    learning_rate
+        eta.
+    balance
+        xi.
+    tolerance
+        The run stops when the objective Z changes by no more than this.
+    merge
+        Seeds whose coordinates all differ by less than this are one.
+    winner
+        `conscience` (Eq. 2) or `nearest` (without gamma).
+    anchor
+        m_r in Eqs. (13) and (14): `sent` to the client, or `current`.
+    order
+        Rows in the `given` order or in a `random` one each time.
+    """
+
+    n_seeds: int | None = None
+    learning_rate: float = 1e-3
+    balance: float = 1.0
+    tolerance: float = 1e-4
+    merge: float = 1e-3
+    winner: str = "conscience"
+    anchor: str = "sent"
+    order: str = "given"
+
+    def __post_init__(self) -> None:
+        _require(
+            self.n_seeds is None or self.n_seeds >= 1,
+            f"n_seeds must be 'auto' or at least 1, not {self.n_seeds}",
+        )
+        for name in ("learning_rate", "balance"):
+            value = getattr(self, name)
+            _require(value > 0, f"{name} must be positive, not {value}")
+        for name, choices in (
+            ("winner", ("conscience", "nearest")),
+            ("anchor", ("sent", "current")),
+            ("order", ("given", "random")),
+        ):
+            value = getattr(self, name)
+            _require(
+                value in choices, f"{name} must be one of {choices}, not {value!r}"
+            )
+
+    def settled(self, n_rows: int) -> PaperParams:
+        """Fix the number of seeds, now that the number of rows is known."""
+        if self.n_seeds is not None:
+            return self
+        return replace(self, n_seeds=min(64, max(2, n_rows // 32)))

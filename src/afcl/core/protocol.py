@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The protocol every method obeys, AFCL and rivals alike.
+
+Pure functions over frozen dataclasses: no input or output, no clock, no thread, no
+log. Drivers (simulator, estimator, network) call them and contain no algorithm.
+
+A driver's tick is: ``prepare``, ask ``done``, send ``broadcast`` to whoever is there
+and wanted, ``absorb`` what has arrived, ``end_round``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from afcl._typing import ClientId, Floats, Ints
+from afcl.core.messages import Broadcast, Hello, Left, Update
+
+Message: TypeAlias = Hello | Update | Left
+Scores: TypeAlias = dict[str, float | None]
+Diagnostics: TypeAlias = dict[str, Any]
+
+ParamsT = TypeVar("ParamsT")
+StateT = TypeVar("StateT")
+
+
+@dataclass(frozen=True, slots=True)
+class PathLevel:
+    """One k that was considered: its centres, sizes as the server sees them, scores."""
+
+    k: int
+    centers: Floats
+    sizes: Floats
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One step of the merge tree: nodes `left` and `right` become a new node.
+
+    Leaves are the seeds 0..k0-1; the i-th merge makes node k0 + i.
+    """
+
+    left: int
+    right: int
+    cost: float
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """The answer of a method, in the agreed (scaled) units.
+
+    Attributes
+    ----------
+    centers
+        (k', d), or None where the method has no centres.
+    sizes
+        Rows per cluster as the server knows them, largest first.
+    scores
+        By index name; None where an index is not defined.
+    path
+        Every k that was considered, in increasing k.
+    seeds, merges
+        The seeds the path starts from and the tree that joins them.
+    extra
+        What :meth:`Method.label` needs beyond the centres (arrays and numbers).
+    """
+
+    centers: Floats | None
+    sizes: Floats
+    scores: Scores
+    path: tuple[PathLevel, ...] = ()
+    seeds: Floats | None = None
+    merges: tuple[Merge, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def k(self) -> int:
+        """Number of clusters."""
+        return int(self.sizes.shape[0])
+
+
+class Method(Protocol[ParamsT, StateT]):
+    """A federated clustering method.
+
+    `hello` and `client_step` run at a client and see its rows; everything else runs at
+    the server and sees messages only.
+    """
+
+    name: str
+    needs_k: bool
+
+    def parameters(self, **options: Any) -> ParamsT:
+        """Validate keyword options and return frozen parameters."""
+        ...
+
+    def settle(self, params: ParamsT, n_rows: int) -> ParamsT:
+        """Fix what depends on the number of rows, once that is agreed."""
+        ...
+
+    def hello(self, X: Floats, params: ParamsT, rng: np.random.Generator) -> Hello:
+        """Return a client's first message."""
+        ...
+
+    def init(self, hellos: Sequence[Hello], params: ParamsT, seed: int) -> StateT:
+        """Return the server's state after these hellos, in order."""
+        ...
+
+    def absorb(self, state: StateT, message: Message) -> tuple[StateT, Diagnostics]:
+        """Check and store one message; cheap. Raises RejectedMessage if it is bad."""
+        ...
+
+    def end_round(self, state: StateT) -> StateT:
+        """Act, for methods that think in rounds."""
+        ...
+
+    def prepare(self, state: StateT) -> StateT:
+        """Do the heavy work that was put off; nothing new absorbed, nothing done."""
+        ...
+
+    def broadcast(self, state: StateT) -> Broadcast:
+        """Return what a participating client gets now."""
+        ...
+
+    def client_step(
+        self,
+        broadcast: Broadcast,
+        X: Floats,
+        memory: Any,
+        params: ParamsT,
+        rng: np.random.Generator,
+    ) -> tuple[Update, Any]:
+        """Return a client's answer, and what it wants to remember for the next one."""
+        ...
+
+    def done(self, state: StateT) -> bool:
+        """Whether the method itself expects nothing more."""
+        ...
+
+    def result(self, state: StateT) -> Clustering:
+        """Return the answer so far; defined from the first hello on."""
+        ...
+
+    def progress(self, state: StateT) -> Diagnostics:
+        """Return numbers worth showing: k so far, objective, seeds, their movement."""
+        ...
+
+    def label(
+        self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
+    ) -> Ints:
+        """Label rows: a client's own (`client`, with its memory) or new ones (None)."""
+        ...
+
+
+AnyMethod: TypeAlias = Method[Any, Any]
+
+#: Who draws: the server for seeding, the clients, the simulated schedule.
+SERVER, CLIENT, SCHEDULE = 0, 1, 2
+
+
+def server_rng(seed: int, purpose: int, build: int) -> np.random.Generator:
+    """Return the server's generator for one purpose and build."""
+    return np.random.default_rng(
+        np.random.SeedSequence(seed, spawn_key=(SERVER, purpose, build))
+    )
+
+
+def client_rng(seed: int, client: ClientId, contact: int) -> np.random.Generator:
+    """Return a client's generator for one contact."""
+    return np.random.default_rng(
+        np.random.SeedSequence(seed, spawn_key=(CLIENT, client, contact))
+    )

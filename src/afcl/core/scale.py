@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agreed box: one map of the columns that every client uses, frozen before hello.
+
+Min-max scaling needs each client's column minima and maxima and nothing else. A late
+joiner's rows use the same map, also outside the box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from afcl._typing import Floats
+from afcl.core.messages import payload
+from afcl.exceptions import InputError
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """A client's rows and column extremes: what it says before the first hello.
+
+    Reveals the exact minimum and maximum of every column at this client, and its
+    number of rows. Given bounds make the extremes unnecessary: `low` and `high` are
+    empty then.
+    """
+
+    n_rows: int
+    n_features: int
+    low: Floats
+    high: Floats
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The map x -> (x - low) / span per column; a constant column maps to 0."""
+
+    low: Floats
+    span: Floats
+
+    def scale(self, X: Floats) -> Floats:
+        """Map rows into the agreed units, as contiguous float64."""
+        scaled = (np.asarray(X, dtype=np.float64) - self.low) / self.span
+        return np.ascontiguousarray(scaled)
+
+    def unscale(self, X: Floats) -> Floats:
+        """Map points back into the units of the data."""
+        original: Floats = X * self.span + self.low
+        return original
+
+
+def ranges_of(X: Floats, extremes: bool = True) -> Ranges:
+    """Return what a client says of its rows for the agreement."""
+    if not extremes:
+        return Ranges(X.shape[0], X.shape[1], np.empty(0), np.empty(0))
+    return Ranges(X.shape[0], X.shape[1], X.min(axis=0), X.max(axis=0))
+
+
+def _box(low: Floats, high: Floats) -> Box:
+    # A span too small to divide by (constant, or subnormal) maps its column to 0.
+    span = high - low
+    flat = ~(span > np.maximum(np.abs(low) * 1e-15, np.finfo(np.float64).tiny))
+    return Box(low.astype(np.float64), np.where(flat, 1.0, span).astype(np.float64))
+
+
+def minmax_box(ranges: Sequence[Ranges]) -> Box:
+    """Return the min-max map over all clients."""
+    low = np.min([r.low for r in ranges], axis=0)
+    high = np.max([r.high for r in ranges], axis=0)
+    return _box(low, high)
+
+
+def given_box(low: Floats, high: Floats) -> Box:
+    """Return the map of publicly given bounds per column."""
+    low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
+    if low.ndim != 1 or low.shape != high.shape:
+        raise InputError("scale=(low, high) needs two bounds for every column")
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (high >= low).all()):
+        raise InputError("scale=(low, high) needs finite bounds with low <= high")
+    return _box(low, high)
+
+
+def no_box(n_features: int) -> Box:
+    """Return the identity."""
+    return Box(np.zeros(n_features), np.ones(n_features))

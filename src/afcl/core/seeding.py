@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placing seeds (k-means++, weighted k-means) and joining the ones that coincide."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.kernels import assign, lloyd
+
+#: Lloyd iterations that count as "to convergence" on a bag of cells.
+CONVERGED = 300
+
+
+class Uniform(Protocol):
+    """Anything that draws uniform numbers from [0, 1) one at a time."""
+
+    def random(self) -> float:
+        """Return the next number."""
+        ...
+
+
+def plus_plus(X: Floats, k: int, rng: Uniform, weights: Floats | None = None) -> Ints:
+    """Pick up to k rows by (weighted) k-means++; returns their indices.
+
+    One trial a step, which is scikit-learn's `kmeans_plusplus` with
+    `n_local_trials=1`. Ends early when every row coincides with a pick.
+    """
+    mass = np.ones(X.shape[0]) if weights is None else weights
+    picks = [_draw(mass, rng)]
+    distances = ((X - X[picks[0]]) ** 2).sum(axis=1)
+    while len(picks) < k:
+        potential = mass * distances
+        if not potential.sum() > 0:
+            break
+        picks.append(_draw(potential, rng))
+        distances = np.minimum(distances, ((X - X[picks[-1]]) ** 2).sum(axis=1))
+    return np.array(picks, dtype=np.int64)
+
+
+def _draw(mass: Floats, rng: Uniform) -> int:
+    """Draw an index in proportion to its mass."""
+    cumulated = np.cumsum(mass)
+    index = int(np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right"))
+    return min(index, int(np.flatnonzero(mass)[-1]))
+
+
+def weighted_kmeans(
+    X: Floats,
+    weights: Floats,
+    k: int,
+    rng: np.random.Generator,
+    restarts: int,
+    start: Floats | None = None,
+) -> Floats:
+    """Return the best of `restarts` weighted k-means runs, and one from `start`."""
+    starts = [X[plus_plus(X, k, rng, weights)] for _ in range(restarts)]
+    if start is not None:
+        starts.append(start)
+    best, best_cost = starts[0], np.inf
+    for centers in starts:
+        moved, _ = lloyd(X, weights, centers, CONVERGED)
+        cost = float((weights * assign(X, moved)[1]).sum())
+        if cost < best_cost:
+            best, best_cost = moved, cost
+    return best
+
+
+def distinct(points: Floats) -> int:
+    """Return the number of different rows."""
+    return int(np.unique(points, axis=0).shape[0])
+
+
+def merge_coincident(seeds: Floats, width: float) -> Floats:
+    """Keep the first of every group of seeds that coincide.
+
+    Two seeds coincide when all their coordinates differ by less than `width`; groups
+    are the connected sets of such pairs.
+    """
+    k = seeds.shape[0]
+    close = np.all(np.abs(seeds[:, None, :] - seeds[None, :, :]) < width, axis=2)
+    group = np.full(k, -1)
+    kept = []
+    for first in range(k):
+        if group[first] >= 0:
+            continue
+        kept.append(first)
+        frontier = [first]
+        group[first] = first
+        while frontier:
+            reached = np.flatnonzero(close[frontier.pop()] & (group < 0))
+            group[reached] = first
+            frontier.extend(int(i) for i in reached)
+    return seeds[kept]

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows and where they come from: the sites' tables, drawn mixtures, splits.
+
+Light to import: Polars and scikit-learn are loaded by the functions that need them.
+"""
+
+from __future__ import annotations
+
+from afcl.data.split import (
+    column_split,
+    dirichlet_split,
+    iid_split,
+    kmeans_split,
+    merge_small,
+    paper_leak_split,
+)
+from afcl.data.synthetic import make_mixture, make_sd1, make_sd2, random_mixture
+from afcl.data.tables import (
+    Sites,
+    Table,
+    fingerprint,
+    from_frames,
+    in_input_order,
+    read_sites,
+    site_names,
+)
+
+__all__ = [
+    "Sites",
+    "Table",
+    "column_split",
+    "dirichlet_split",
+    "fingerprint",
+    "from_frames",
+    "iid_split",
+    "in_input_order",
+    "kmeans_split",
+    "make_mixture",
+    "make_sd1",
+    "make_sd2",
+    "merge_small",
+    "paper_leak_split",
+    "random_mixture",
+    "read_sites",
+    "site_names",
+]

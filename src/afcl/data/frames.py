@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables in memory: arrays, pandas and Polars frames, told apart by what they offer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from afcl._typing import AnyArray, Floats
+from afcl.data.files import FLAGS, MISSING, excerpt, fail
+
+Labels: TypeAlias = tuple[Any, ...]
+
+
+def from_frames(
+    tables: Iterable[Any],
+) -> tuple[list[Floats], tuple[str, ...] | None]:
+    """Turn arrays, pandas or Polars frames into arrays with the same columns.
+
+    Parameters
+    ----------
+    tables : sequence of array-like of shape (n_samples, n_features) or data frames
+        One table per client. Frames are aligned by name to the order of the first;
+        arrays must have equal width.
+
+    Returns
+    -------
+    arrays : list of ndarray of shape (n_samples, n_features)
+        float64; missing values are NaN and are not checked here.
+    names : tuple of str or None
+        The columns; None if the tables do not name them (arrays, or frames whose
+        columns are numbered).
+
+    Examples
+    --------
+    >>> arrays, names = from_frames([[[1, 2]], [[3, 4], [5, 6]]])
+    >>> arrays[1].shape, names
+    ((2, 2), None)
+    """
+    tables = list(tables)
+    if not tables:
+        raise fail("no tables given; pass one array or data frame per client")
+    labels = [_labels(table, i) for i, table in enumerate(tables, 1)]
+    order = _common_order(labels)
+    arrays = [
+        _from_array(table, i) if order is None else _from_frame(table, order, i)
+        for i, table in enumerate(tables, 1)
+    ]
+    _check_widths(arrays)
+    if order is None or not all(isinstance(label, str) for label in order):
+        return arrays, None
+    return arrays, tuple(str(label) for label in order)
+
+
+def _labels(table: Any, number: int) -> Labels | None:
+    """Return a frame's column labels, None for an array."""
+    if not hasattr(table, "columns"):
+        return None
+    labels = tuple(table.columns)
+    twice = [label for label in labels if labels.count(label) > 1]
+    if twice:
+        raise fail(
+            f"table {number}: column {twice[0]!r} occurs twice; rename one of them"
+        )
+    return labels
+
+
+def _common_order(labels: Sequence[Labels | None]) -> Labels | None:
+    """Return the labels of the first frame, None where tables go by position."""
+    frames = {i: have for i, have in enumerate(labels, 1) if have is not None}
+    named = [i for i, have in frames.items() if any(isinstance(c, str) for c in have)]
+    if len(frames) < len(labels):
+        if named:
+            bare = next(i for i, have in enumerate(labels, 1) if have is None)
+            raise fail(
+                f"table {named[0]} names its columns and table {bare} is a bare array; "
+                "pass frames only, or arrays only"
+            )
+        return None
+    first = frames[1]
+    for i, have in frames.items():
+        _check_same(first, have, i)
+    return first
+
+
+def _check_same(first: Labels, have: Labels, number: int) -> None:
+    """Refuse a frame whose set of columns differs from the first one's."""
+    for who, lacks in (
+        (number, [c for c in first if c not in have]),
+        (1, [c for c in have if c not in first]),
+    ):
+        if lacks:
+            other = 1 if who == number else number
+            raise fail(
+                f"table {who} lacks the column {lacks[0]!r} that table {other} has; "
+                "give every table the same columns"
+            )
+
+
+def _check_widths(arrays: Sequence[Floats]) -> None:
+    width = arrays[0].shape[1]
+    for i, array in enumerate(arrays, 1):
+        if array.shape[1] == 0:
+            raise fail(f"table {i} has no columns; pass rows with at least one number")
+        if array.shape[1] != width:
+            raise fail(
+                f"table {i} has {array.shape[1]} columns and table 1 has {width}; "
+                "give every table the same columns"
+            )
+
+
+def _from_frame(frame: Any, order: Labels, number: int) -> Floats:
+    """Take the columns of a frame by name."""
+    values = np.empty((len(frame), len(order)))
+    for j, label in enumerate(order):
+        values[:, j] = _column(frame[label].to_numpy(), number, label)
+    return values
+
+
+def _from_array(table: Any, number: int) -> Floats:
+    """Take the columns of an array, or of a frame that numbers them, by position."""
+    try:
+        raw: AnyArray = np.asarray(table)
+    except ValueError:
+        raise fail(
+            f"table {number} has rows of different lengths; make them equal"
+        ) from None
+    if raw.ndim != 2:
+        raise fail(
+            f"table {number} is an array of {raw.ndim} dimension(s), not 2; pass one "
+            "table of rows and columns per client"
+        )
+    if raw.dtype.kind in "biuf":
+        return np.ascontiguousarray(raw, dtype=np.float64)
+    values = np.empty(raw.shape)
+    for j in range(raw.shape[1]):
+        values[:, j] = _column(raw[:, j], number, j)
+    return values
+
+
+def _column(raw: AnyArray, number: int, label: object) -> Floats:
+    """Return one column as numbers, NaN where there is no value."""
+    if raw.dtype.kind in "biuf":
+        return raw.astype(np.float64)
+    values = np.empty(raw.shape[0])
+    for row, cell in enumerate(raw):
+        try:
+            values[row] = _number(cell)
+        except (TypeError, ValueError):
+            raise fail(
+                f"table {number}: column {label!r}, row {row + 1} is {excerpt(cell)}, "
+                "not a number; correct it or leave the column out"
+            ) from None
+    return values
+
+
+def _number(cell: object) -> float:
+    """Return a cell as a number; raises TypeError or ValueError if it is none."""
+    if cell is None or type(cell).__name__ == "NAType":
+        return float("nan")
+    if isinstance(cell, str):
+        word = cell.strip().lower()
+        return float("nan") if word in MISSING else float(FLAGS.get(word, word))
+    if isinstance(cell, Real | Decimal | np.bool_):
+        return float(cell)
+    raise TypeError

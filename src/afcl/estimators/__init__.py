@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scikit-learn face: AFCL and every other method as clusterers.
+
+The estimators use the simulator, which drives the same pure functions as the network.
+"""
+
+from __future__ import annotations
+
+from afcl.estimators.afcl import AFCL
+from afcl.estimators.federated import KPath
+from afcl.estimators.method import MethodClusterer, make_method
+
+__all__ = ["AFCL", "KPath", "MethodClusterer", "make_method"]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AFCL as a scikit-learn clusterer."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from afcl.core.protocol import AnyMethod
+from afcl.estimators.federated import FederatedClusterer
+from afcl.exceptions import PrivacyWarning
+from afcl.methods.presets import resolve
+from afcl.privacy import EXACT_WARNING
+
+
+class AFCL(FederatedClusterer):
+    """Asynchronous federated clustering with an unknown number of clusters.
+
+    Every client condenses its rows to cells of at least `min_cell` rows; the server
+    places seeds on the union, merges them along a path of k and answers with the
+    level that a silhouette computed from summaries prefers. No row leaves a client.
+
+    Parameters
+    ----------
+    preset : {"default", "paper", "matlab"}
+        `default` is what the project stands for; `paper` follows the published
+        equations, `matlab` the published code. These two upload every row in a form
+        that can be inverted, and warn.
+    n_seeds : int or "auto"
+        Seeds to start from; `auto` follows the number of rows.
+    max_clusters : int or "auto"
+        Largest number of clusters that may be the answer.
+    criterion : {"auto", "silhouette", "simplified", "ch", "db", "bic"}
+        What chooses the number of clusters.
+    min_cell : int
+        Smallest group of rows a client may describe.
+    max_rounds : int
+        Rounds after which a run ends in any case.
+    contacts : int
+        Messages a client is asked for, its first included.
+    participation : None, float, array-like, "random" or Schedule
+        None: everybody, always. A probability per round (one, or one per client);
+        `random`: one U(0, 1) draw per client; or a schedule.
+    scale : "minmax", (low, high) or None
+        How columns are brought to one scale, agreed before anything else.
+    missing : {"error", "drop"}
+        What to do with rows that hold NaN; dropped rows are labelled -1.
+    privacy : str or None
+        None: `summary` for the default preset, `exact` for the other two.
+    learning_rate, balance : float
+        eta and xi of the paper; presets `paper` and `matlab` only.
+    cells_per_root, band, prune, candidates, drift
+        Finer constants of the default preset.
+    random_state : int, RandomState or None
+        Seed of everything random.
+    verbose : bool
+        Log progress to the logger `afcl`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from afcl import AFCL
+    >>> rng = np.random.default_rng(0)
+    >>> spots = np.array([[0, 0], [0, 9], [9, 0]])
+    >>> north = np.vstack([rng.normal(s, 1, (40, 2)) for s in spots[:2]])
+    >>> south = np.vstack([rng.normal(s, 1, (40, 2)) for s in spots[1:]])
+    >>> model = AFCL(random_state=0).fit_clients([north, south])
+    >>> model.n_clusters_
+    3
+    >>> [labels.shape for labels in model.client_labels_]
+    [(80,), (80,)]
+
+    References
+    ----------
+    Y. Zhang et al., "Asynchronous Federated Clustering with Unknown Number of
+    Clusters", AAAI 2025.
+    """
+
+    def __init__(
+        self,
+        preset: str = "default",
+        n_seeds: int | str = "auto",
+        max_clusters: int | str = "auto",
+        criterion: str = "auto",
+        min_cell: int = 5,
+        max_rounds: int = 100,
+        contacts: int = 3,
+        participation: Any = None,
+        scale: Any = "minmax",
+        missing: str = "error",
+        privacy: str | None = None,
+        learning_rate: float = 1e-3,
+        balance: float = 1.0,
+        random_state: Any = None,
+        verbose: bool = False,
+        *,
+        cells_per_root: float = 3,
+        band: float = 0.01,
+        prune: float = 0.02,
+        candidates: int = 6,
+        drift: float = 0.01,
+    ) -> None:
+        self.preset = preset
+        self.n_seeds = n_seeds
+        self.max_clusters = max_clusters
+        self.criterion = criterion
+        self.min_cell = min_cell
+        self.max_rounds = max_rounds
+        self.contacts = contacts
+        self.participation = participation
+        self.scale = scale
+        self.missing = missing
+        self.privacy = privacy
+        self.learning_rate = learning_rate
+        self.balance = balance
+        self.random_state = random_state
+        self.verbose = verbose
+        self.cells_per_root = cells_per_root
+        self.band = band
+        self.prune = prune
+        self.candidates = candidates
+        self.drift = drift
+
+    def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
+        method, options, _ = resolve(self.get_params(deep=False))
+        return method, options
+
+    def _before_run(self) -> None:
+        _, _, level = resolve(self.get_params(deep=False))
+        if level == "exact":
+            warnings.warn(EXACT_WARNING, PrivacyWarning, stacklevel=4)

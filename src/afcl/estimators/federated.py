@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all clusterers share: tables in, a simulated federation, labels out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from afcl._typing import Bools, Floats, Ints
+from afcl.core.protocol import AnyMethod, Clustering
+from afcl.core.scale import Box
+from afcl.data.tables import from_frames
+from afcl.estimators import storage
+from afcl.exceptions import InputError
+from afcl.kernels import assign
+from afcl.runtime.coordinator import Spec
+from afcl.runtime.schedule import as_schedule
+from afcl.runtime.simulate import Outcome, simulate
+from afcl.trace import Event, Trace
+
+logger = logging.getLogger("afcl")
+
+MISSING = ("error", "drop")
+
+
+@dataclass(frozen=True)
+class KPath:
+    """Every k that was considered.
+
+    Attributes
+    ----------
+    k : ndarray of shape (n_levels,)
+        In increasing order.
+    scores : dict of str to ndarray of shape (n_levels,)
+        By index name; NaN where an index is not defined.
+    centers : list of ndarray of shape (k, n_features)
+        In the units of the data, largest cluster first.
+    """
+
+    k: Ints
+    scores: dict[str, Floats]
+    centers: list[Floats]
+
+
+class FederatedClusterer(ClusterMixin, BaseEstimator):
+    """The part of a clusterer that does not depend on its method.
+
+    Attributes
+    ----------
+    n_clusters_ : int
+        The number of clusters found.
+    cluster_centers_ : ndarray of shape (n_clusters_, n_features) or None
+        In the units of the data; clusters are numbered by size, largest first.
+    cluster_sizes_ : ndarray of shape (n_clusters_,)
+        Rows in every cluster.
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of every training row, in the order of the input.
+    client_labels_ : list of ndarray
+        The same, one array per client.
+    scores_ : dict of str to float or None
+        Indices of the answer, as the federation knows them.
+    path_ : KPath
+        Every k that was considered.
+    n_rounds_, upload_bytes_ : int
+        Rounds the run took, and bytes all clients sent up.
+    trace_ : Trace
+        Everything that happened.
+    """
+
+    participation: Any
+    scale: Any
+    missing: str
+    max_rounds: int
+    random_state: Any
+    verbose: bool
+    cluster_centers_: Any
+    _fit_rows: Floats | None
+
+    def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
+        """Return the method and its options; every subclass says which."""
+        raise NotImplementedError
+
+    def _before_run(self) -> None:
+        """Warn of what the user should know before anything is sent."""
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, X: Any, y: Any = None, *, clients: ArrayLike | None = None) -> Self:
+        """Cluster pooled rows as if each stayed with its owner.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows of all clients.
+        y : None
+            Ignored.
+        clients : array-like of shape (n_samples,), default=None
+            Who owns each row (any labels); None: one client owns them all.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        rows: Floats = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite=self._finite()
+        )
+        owner, names = _owners(clients, rows.shape[0])
+        kept = _kept(rows, self.missing)
+        groups = [np.flatnonzero((owner == g) & kept) for g in range(len(names))]
+        outcome = self._run([rows[index] for index in groups], names)
+        self._fit_rows = rows
+        self.labels_ = np.full(rows.shape[0], -1, dtype=np.int64)
+        for index, labels in zip(groups, outcome.labels, strict=True):
+            self.labels_[index] = labels
+        self.client_labels_ = [self.labels_[owner == g] for g in range(len(names))]
+        return self
+
+    def fit_clients(self, tables: Sequence[Any]) -> Self:
+        """Cluster one table per client.
+
+        Parameters
+        ----------
+        tables : sequence of array-like of shape (n_rows, n_features)
+            Arrays, pandas or Polars frames; frames are matched by column name.
+
+        Returns
+        -------
+        self
+            The fitted estimator; `labels_` runs through the tables one after the
+            other, `client_labels_` has one array per table.
+        """
+        if len(tables) == 0:
+            raise InputError("fit_clients needs at least one table")
+        arrays, columns = from_frames(tables)
+        arrays = [
+            check_array(
+                a,
+                dtype=np.float64,
+                ensure_all_finite=self._finite(),
+                input_name=f"table {g}",
+            )
+            for g, a in enumerate(arrays)
+        ]
+        self.n_features_in_ = arrays[0].shape[1]
+        if columns is not None:
+            self.feature_names_in_ = np.asarray(columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        masks = [_kept(a, self.missing) for a in arrays]
+        names = [str(g) for g in range(len(arrays))]
+        kept = [a[m] for a, m in zip(arrays, masks, strict=True)]
+        outcome = self._run(kept, names)
+        self._fit_rows = np.concatenate(arrays)
+        self.client_labels_ = []
+        for mask, labels in zip(masks, outcome.labels, strict=True):
+            full = np.full(mask.shape[0], -1, dtype=np.int64)
+            full[mask] = labels
+            self.client_labels_.append(full)
+        self.labels_ = np.concatenate(self.client_labels_)
+        return self
+
+    def _finite(self) -> bool | str:
+        if self.missing not in MISSING:
+            raise InputError(
+                f"missing={self.missing!r} is unknown: give 'error' or 'drop'"
+            )
+        return "allow-nan" if self.missing == "drop" else True
+
+    def _run(self, tables: list[Floats], names: list[str]) -> Outcome:
+        for name, table in zip(names, tables, strict=True):
+            if table.shape[0] == 0:
+                raise InputError(f"client {name} has no rows left")
+        method, options = self._method()
+        self._before_run()
+        spec = Spec(
+            method,
+            options,
+            _seed(self.random_state),
+            self.scale,
+            self.max_rounds,
+            names=tuple(names),
+        )
+        trace = Trace(_log if self.verbose else None)
+        outcome = simulate(spec, tables, as_schedule(self.participation), trace=trace)
+        self._keep(outcome)
+        return outcome
+
+    def _keep(self, outcome: Outcome) -> None:
+        finished = outcome.finished
+        self.n_rounds_ = finished.rounds
+        self.upload_bytes_ = sum(t.bytes for t in finished.tallies.values())
+        self.trace_ = finished.trace
+        self._fitted(outcome.clustering, finished.clustering, outcome.rank)
+        self._unscale(finished.terms.box)
+
+    def _fitted(self, clustering: Clustering, raw: Clustering, rank: Ints) -> None:
+        self.n_clusters_ = clustering.k
+        self.cluster_sizes_ = clustering.sizes.astype(np.int64)
+        self.scores_ = dict(clustering.scores)
+        self._clustering = clustering
+        self._raw = raw
+        self._rank = rank
+
+    def _unscale(self, box: Box) -> None:
+        clustering = self._clustering
+        self._box = box
+        self.cluster_centers_ = (
+            None if clustering.centers is None else box.unscale(clustering.centers)
+        )
+        levels = clustering.path
+        names = sorted({name for level in levels for name in level.scores})
+        self.path_ = KPath(
+            np.array([level.k for level in levels], dtype=np.int64),
+            {
+                name: np.array([_number(level.scores.get(name)) for level in levels])
+                for name in names
+            },
+            [box.unscale(level.centers) for level in levels],
+        )
+
+    # ------------------------------------------------------------------ using
+
+    def predict(self, X: Any) -> Ints:
+        """Label new rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New rows, in the units of the data.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Cluster of every row (-1 for a row with missing values, where
+            ``missing="drop"`` allows them).
+        """
+        rows, kept = self._new_rows(X)
+        labels = np.full(rows.shape[0], -1, dtype=np.int64)
+        method, _ = self._method()
+        scaled = self._box.scale(rows[kept])
+        labels[kept] = self._rank[method.label(self._raw, scaled, None, None)]
+        return labels
+
+    def _new_rows(self, X: Any) -> tuple[Floats, Bools]:
+        check_is_fitted(self, "n_clusters_")
+        rows = validate_data(
+            self, X, reset=False, dtype=np.float64, ensure_all_finite=self._finite()
+        )
+        return rows, _kept(rows, self.missing)
+
+    def cut(self, k: int, X: Any = None) -> Ints:
+        """Label rows for another k on the path, without a new run.
+
+        Parameters
+        ----------
+        k : int
+            One of ``path_.k``.
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows to label; None: the training rows (a loaded model has none).
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Nearest centre of the path's level k.
+        """
+        check_is_fitted(self, "n_clusters_")
+        levels = {level.k: level for level in self._clustering.path}
+        if k not in levels:
+            known = ", ".join(str(k) for k in sorted(levels)) or "none"
+            raise InputError(f"k={k} is not on the path; it holds {known}")
+        if X is None and self._fit_rows is None:
+            raise InputError("a loaded model holds no rows: call cut(k, X)")
+        rows, kept = self._new_rows(self._fit_rows if X is None else X)
+        labels = np.full(rows.shape[0], -1, dtype=np.int64)
+        labels[kept] = assign(self._box.scale(rows[kept]), levels[k].centers)[0]
+        return labels
+
+    # ------------------------------------------------------------------ keeping
+
+    def save(self, path: Path | str) -> None:
+        """Write the fitted model to a folder: ``model.json`` and ``arrays.npz``.
+
+        Neither holds a training row; a :class:`Schedule` given as `participation` is
+        not kept.
+        """
+        check_is_fitted(self, "n_clusters_")
+        storage.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read a model that :meth:`save` wrote."""
+        return storage.load(cls, Path(path))
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that missing values are allowed where they are dropped."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "drop"
+        return tags
+
+
+def _owners(clients: ArrayLike | None, n: int) -> tuple[Ints, list[str]]:
+    """Return every row's owner as a number, and the owners' sorted names."""
+    if clients is None:
+        return np.zeros(n, dtype=np.int64), ["0"]
+    given = np.asarray(clients)
+    if given.shape != (n,):
+        raise InputError(
+            f"clients must name the owner of each of the {n} rows, "
+            f"it has shape {given.shape}"
+        )
+    names, owner = np.unique(given, return_inverse=True)
+    return owner.astype(np.int64), [str(name) for name in names]
+
+
+def _kept(rows: Floats, missing: str) -> Bools:
+    if missing == "drop":
+        return np.asarray(~np.isnan(rows).any(axis=1), dtype=np.bool_)
+    return np.ones(rows.shape[0], dtype=np.bool_)
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _seed(random_state: Any) -> int:
+    """Use an integer as it is; draw one from anything else."""
+    if isinstance(random_state, int | np.integer):
+        if random_state < 0:
+            raise InputError("random_state must not be negative")
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _log(event: Event) -> None:
+    if event["event"] in ("prepare", "end"):
+        logger.info("round %s: k = %s (%s)", event["round"], event["k"], event["event"])

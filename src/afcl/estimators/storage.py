@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fitted models as files: JSON for what is said, NPZ for arrays; never a pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from afcl._typing import AnyArray
+from afcl.core.protocol import Clustering, Merge, PathLevel
+from afcl.core.scale import Box
+from afcl.exceptions import InputError
+from afcl.trace import Trace
+
+if TYPE_CHECKING:
+    from afcl.estimators.federated import FederatedClusterer
+
+    ModelT = TypeVar("ModelT", bound=FederatedClusterer)
+
+FORMAT = 1
+
+
+def save(model: FederatedClusterer, folder: Path) -> None:
+    """Write `model` to `folder`; the JSON file comes last and makes it valid."""
+    arrays: dict[str, AnyArray] = {
+        "labels": model.labels_,
+        "client_rows": np.array([len(labels) for labels in model.client_labels_]),
+        "client_labels": np.concatenate(model.client_labels_),
+        "rank": model._rank,
+        "box_low": model._box.low,
+        "box_span": model._box.span,
+    }
+    said = {
+        "format": FORMAT,
+        "class": type(model).__name__,
+        "params": _plain_params(model),
+        "n_features": model.n_features_in_,
+        "feature_names": [str(n) for n in getattr(model, "feature_names_in_", [])],
+        "n_rounds": model.n_rounds_,
+        "upload_bytes": model.upload_bytes_,
+        "trace": model.trace_.events,
+        "clustering": _dump(model._clustering, "final", arrays),
+        "raw": _dump(model._raw, "raw", arrays),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / "arrays.npz", allow_pickle=False, **arrays)
+    part = folder / "model.json.part"
+    part.write_text(json.dumps(said))
+    os.replace(part, folder / "model.json")
+
+
+def load(kind: type[ModelT], folder: Path) -> ModelT:
+    """Read the model in `folder`, which must be of class `kind`."""
+    try:
+        said = json.loads((folder / "model.json").read_text())
+        with np.load(folder / "arrays.npz", allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder} holds no saved model: {error}") from error
+    if said.get("format") != FORMAT or said.get("class") != kind.__name__:
+        raise InputError(
+            f"{folder} holds a {said.get('class')} of format {said.get('format')}, "
+            f"not a {kind.__name__} of format {FORMAT}"
+        )
+    model = kind(**_params(said["params"]))
+    model.n_features_in_ = said["n_features"]
+    if said["feature_names"]:
+        model.feature_names_in_ = np.array(said["feature_names"], dtype=object)
+    model.n_rounds_ = said["n_rounds"]
+    model.upload_bytes_ = said["upload_bytes"]
+    model.trace_ = Trace()
+    model.trace_.events = said["trace"]
+    model.labels_ = arrays["labels"]
+    ends = np.cumsum(arrays["client_rows"])[:-1]
+    model.client_labels_ = np.split(arrays["client_labels"], ends)
+    model._fit_rows = None
+    model._fitted(
+        _read(said["clustering"], "final", arrays),
+        _read(said["raw"], "raw", arrays),
+        arrays["rank"],
+    )
+    model._unscale(Box(arrays["box_low"], arrays["box_span"]))
+    return model
+
+
+def _plain_params(model: FederatedClusterer) -> dict[str, Any]:
+    """Return constructor arguments as JSON; what is not data is left at its default."""
+    plain = {}
+    for name, value in model.get_params(deep=False).items():
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        elif isinstance(value, np.generic):
+            value = value.item()
+        elif isinstance(value, tuple):
+            value = [np.asarray(item).tolist() for item in value]
+        try:
+            plain[name] = json.loads(json.dumps(value))
+        except TypeError:
+            continue
+    return plain
+
+
+def _params(params: dict[str, Any]) -> dict[str, Any]:
+    scale = params.get("scale")
+    if isinstance(scale, list):
+        params = {**params, "scale": tuple(scale)}
+    return params
+
+
+def _dump(
+    clustering: Clustering, prefix: str, arrays: dict[str, AnyArray]
+) -> dict[str, Any]:
+    """Put the arrays aside under `prefix` and return the rest."""
+
+    def keep(name: str, array: AnyArray | None) -> bool:
+        if array is not None:
+            arrays[f"{prefix}_{name}"] = array
+        return array is not None
+
+    for level in clustering.path:
+        keep(f"level{level.k}_centers", level.centers)
+        keep(f"level{level.k}_sizes", level.sizes)
+    extra = {}
+    for name, value in clustering.extra.items():
+        if isinstance(value, np.ndarray):
+            keep(f"extra_{name}", value)
+            value = {"array": True}
+        extra[name] = value
+    return {
+        "centers": keep("centers", clustering.centers),
+        "seeds": keep("seeds", clustering.seeds),
+        "sizes": keep("sizes", clustering.sizes),
+        "scores": clustering.scores,
+        "path": [{"k": level.k, "scores": level.scores} for level in clustering.path],
+        "merges": [[m.left, m.right, m.cost, m.size] for m in clustering.merges],
+        "extra": extra,
+    }
+
+
+def _read(said: dict[str, Any], prefix: str, arrays: dict[str, AnyArray]) -> Clustering:
+    def get(name: str) -> Any:
+        return arrays.get(f"{prefix}_{name}")
+
+    path = tuple(
+        PathLevel(
+            level["k"],
+            get(f"level{level['k']}_centers"),
+            get(f"level{level['k']}_sizes"),
+            level["scores"],
+        )
+        for level in said["path"]
+    )
+    extra = {
+        name: get(f"extra_{name}") if value == {"array": True} else value
+        for name, value in said["extra"].items()
+    }
+    return Clustering(
+        get("centers"),
+        get("sizes"),
+        said["scores"],
+        path,
+        get("seeds"),
+        tuple(Merge(*merge) for merge in said["merges"]),
+        extra,
+    )

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong, in words for people."""
+
+from __future__ import annotations
+
+
+class AfclError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class InputError(AfclError, ValueError):
+    """The input cannot be used; the message says what to do about it."""
+
+
+class RejectedMessage(AfclError, ValueError):
+    """A message failed validation; the receiver's state did not change."""
+
+
+class CodecError(RejectedMessage):
+    """Bytes that are not a message of this protocol version."""
+
+
+class JournalError(AfclError):
+    """A checkpoint that belongs to another run, or cannot be read."""
+
+
+class PrivacyWarning(UserWarning):
+    """A chosen level sends more than summaries; the text says what."""

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AFCL as the paper writes it: Eqs. (2)-(14) and Algorithm 1, literally.
+
+Over-many seeds go to the clients, every row's pull on its seed comes back, the server
+lets neighbouring seeds share the pulls until redundant ones coincide.
+
+Zhang, Zhang, Lu, Li, Chen and Cheung (2025), Asynchronous Federated Clustering with
+Unknown Number of Clusters, AAAI. What the text leaves open is settled as follows.
+
+- All participants of a round are counted before any weight w is computed, and all
+  weights before the first seed moves.
+- m_r in Eqs. (13) and (14) is the seed as it was sent to that client; only then is the
+  step towards the data object. The cooperative set is tested at current positions.
+- Z runs over the cells that hold rows; a round without uploads changes nothing.
+- Seeds whose coordinates all differ by less than `merge` are one at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from afcl._typing import ClientId, Floats, Ints
+from afcl.core import competition
+from afcl.core.balance import Contribution, balance_weights, count
+from afcl.core.messages import (
+    Broadcast,
+    Hello,
+    Intensities,
+    Left,
+    Positions,
+    Update,
+    check_cells,
+    refuse_unless,
+)
+from afcl.core.objective import objective
+from afcl.core.params import PaperParams, from_options
+from afcl.core.protocol import (
+    Clustering,
+    Diagnostics,
+    Message,
+    PathLevel,
+    server_rng,
+)
+from afcl.core.seeding import merge_coincident, plus_plus
+from afcl.core.server import INDICES
+from afcl.kernels import assign
+from afcl.methods.afcl import nearest
+
+#: Purpose of the server's draws.
+SEEDING = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PaperState:
+    """Everything the server knows, for `paper` and `matlab` alike.
+
+    Attributes
+    ----------
+    starts, rows
+        The seeds each client drew for its hello, and its number of rows.
+    history
+        The global seeds M of every version, the newest last; empty before they exist.
+    attributes
+        (d,), the attribute weights W of the published code; None without them.
+    frequencies
+        theta, participations per client.
+    pending
+        Uploads of the round so far, as they came.
+    latest
+        The newest upload of every client.
+    objective, change
+        Z of the last round with uploads, and its distance to the one before.
+    movement
+        Sum of squared seed moves in that round.
+    """
+
+    params: PaperParams
+    seed: int
+    n_features: int = -1
+    starts: dict[ClientId, Floats] = field(default_factory=dict)
+    rows: dict[ClientId, int] = field(default_factory=dict)
+    history: tuple[Floats, ...] = ()
+    attributes: Floats | None = None
+    frequencies: dict[ClientId, int] = field(default_factory=dict)
+    pending: tuple[Update, ...] = ()
+    latest: dict[ClientId, Update] = field(default_factory=dict)
+    objective: float | None = None
+    change: float | None = None
+    movement: float = 0.0
+
+    @property
+    def version(self) -> int:
+        """Number of the current seeds; -1 before there are any."""
+        return len(self.history) - 1
+
+    @property
+    def seeds(self) -> Floats:
+        """The current seeds M, (k, d)."""
+        return self.history[-1]
+
+    def contribution(self, update: Update, weight: float) -> Contribution:
+        """Join an upload with its weight and the seeds it answers."""
+        return Contribution(weight, self.history[update.version], update.payload)
+
+
+# ------------------------------------------------------------------ absorbing
+
+
+def absorb_hello(state: PaperState, hello: Hello) -> tuple[PaperState, Diagnostics]:
+    """Register a client and its seeds; an equal repetition changes nothing."""
+    check_hello(state, hello)
+    client, points = hello.client, hello.payload.points
+    repeated = state.rows.get(client) == hello.n_rows and np.array_equal(
+        state.starts[client], points
+    )
+    notes = {"accepted": True, "repeated": repeated, "seeds": points.shape[0]}
+    if repeated:
+        return state, notes
+    registered = replace(
+        state,
+        n_features=points.shape[1],
+        starts={**state.starts, client: points},
+        rows={**state.rows, client: hello.n_rows},
+        frequencies={client: 0, **state.frequencies},
+    )
+    return registered, notes
+
+
+def absorb_update(state: PaperState, update: Update) -> tuple[PaperState, Diagnostics]:
+    """Keep an upload for the end of the round."""
+    check_update(state, update)
+    kept = replace(
+        state,
+        pending=(*state.pending, update),
+        latest={**state.latest, update.client: update},
+    )
+    late = state.version - update.version
+    return kept, {"accepted": True, "late": late, "cells": len(update.payload.cells)}
+
+
+def check_hello(state: PaperState, hello: Hello) -> None:
+    """Refuse a hello that no honest client could have sent."""
+    refuse_unless(isinstance(hello.payload, Positions), "a hello must carry positions")
+    points = hello.payload.points
+    refuse_unless(
+        points.ndim == 2 and points.dtype == np.float64,
+        "seeds must be a table of float64",
+    )
+    refuse_unless(
+        state.n_features in (-1, points.shape[1]),
+        f"seeds have {points.shape[1]} features, {state.n_features} agreed",
+    )
+    most = min(hello.n_rows, wanted_seeds(state.params, hello.n_rows))
+    refuse_unless(
+        1 <= points.shape[0] <= most,
+        f"expected 1 to {most} seeds of {hello.n_rows} rows, got {points.shape[0]}",
+    )
+    refuse_unless(bool(np.isfinite(points).all()), "seeds are not finite")
+
+
+def check_update(state: PaperState, update: Update) -> None:
+    """Refuse an upload that no honest client could have sent."""
+    client, upload = update.client, update.payload
+    refuse_unless(client in state.rows, f"client {client} has not said hello")
+    refuse_unless(
+        0 <= update.version <= state.version,
+        f"version {update.version} was never sent, the newest is {state.version}",
+    )
+    refuse_unless(
+        isinstance(upload, Intensities), "an update must carry update intensities"
+    )
+    check_cells(upload.cells, state.n_features, state.rows[client])
+    check_intensities(upload, *state.seeds.shape)
+
+
+def check_intensities(upload: Intensities, k: int, n_features: int) -> None:
+    """Refuse intensities that do not fit the seeds or their own cells."""
+    owners, intensities = upload.owners, upload.intensities
+    refuse_unless(
+        owners.ndim == 1 and intensities.shape == (owners.shape[0], n_features),
+        f"intensities do not fit: owners {owners.shape}, intensities "
+        f"{intensities.shape}, {n_features} features agreed",
+    )
+    refuse_unless(
+        owners.dtype == np.int64 and intensities.dtype == np.float64,
+        "expected int64 owners and float64 intensities",
+    )
+    refuse_unless(bool(np.isfinite(intensities).all()), "intensities are not finite")
+    refuse_unless(
+        bool(np.all((owners >= 0) & (owners < k))), f"an owner is not in 0..{k - 1}"
+    )
+    refuse_unless(bool(np.all(np.diff(owners) >= 0)), "rows must come seed by seed")
+    held = np.unique(owners, return_counts=True)[1]
+    refuse_unless(
+        np.array_equal(held, upload.cells.counts), "cells do not count the owners' rows"
+    )
+
+
+# --------------------------------------------------------------------- rounds
+
+
+def wanted_seeds(params: PaperParams, n_rows: int) -> int:
+    """Return k; follows the number of rows unless the parameters fix it."""
+    k = params.settled(n_rows).n_seeds
+    assert k is not None
+    return k
+
+
+def place_seeds(state: PaperState) -> PaperState:
+    """Draw the global seeds M by k-means++ on the union of the clients' seeds.
+
+    Algorithm 1, line 5; clients by id. Happens once: who joins later finds the seeds
+    as they are. Fewer distinct points than k give fewer seeds.
+    """
+    if state.history or not state.starts:
+        return state
+    union = np.concatenate([state.starts[client] for client in sorted(state.starts)])
+    k = wanted_seeds(state.params, sum(state.rows.values()))
+    picks = plus_plus(union, k, server_rng(state.seed, SEEDING, 0))
+    return replace(state, history=(union[picks],))
+
+
+def close_round(
+    state: PaperState,
+    seeds: Floats,
+    frequencies: dict[ClientId, int],
+    value: float,
+    attributes: Floats | None = None,
+) -> PaperState:
+    """Return the state after a round that led to these seeds and this objective.
+
+    What clients are sent has a new version if anything in it changed.
+    """
+    same = np.array_equal(seeds, state.seeds) and (
+        attributes is None
+        or state.attributes is None
+        or np.array_equal(attributes, state.attributes)
+    )
+    return replace(
+        state,
+        history=state.history if same else (*state.history, seeds),
+        attributes=attributes,
+        frequencies=frequencies,
+        pending=(),
+        objective=value,
+        change=None if state.objective is None else abs(value - state.objective),
+        movement=float(((seeds - state.seeds) ** 2).sum()),
+    )
+
+
+# ------------------------------------------------------------------ answering
+
+
+def seed_counts(state: PaperState) -> Floats:
+    """Return the rows each seed won, summed over every client's latest upload."""
+    counts = np.zeros(state.seeds.shape[0])
+    for client in sorted(state.latest):
+        upload = state.latest[client].payload
+        counts[np.unique(upload.owners)] += upload.cells.counts
+    return counts
+
+
+def survivors(state: PaperState) -> Floats:
+    """Return the seeds that are left when coincident ones count as one."""
+    return merge_coincident(state.seeds, state.params.merge)
+
+
+def result(state: PaperState) -> Clustering:
+    """Return the survivors, largest first; a seed's rows go to the nearest of them."""
+    centers = survivors(state)
+    labels, _ = assign(state.seeds, centers)
+    sizes: Floats = np.bincount(
+        labels, weights=seed_counts(state), minlength=centers.shape[0]
+    ).astype(np.float64)
+    order = np.argsort(-sizes, kind="stable")
+    level = PathLevel(
+        centers.shape[0], centers[order], sizes[order], dict.fromkeys(INDICES)
+    )
+    scores = {} if state.objective is None else {"objective": state.objective}
+    return Clustering(level.centers, level.sizes, {**scores}, (level,), state.seeds)
+
+
+class AfclPaper:
+    """The paper's equations behind the protocol of every method."""
+
+    name = "afcl-paper"
+    needs_k = False
+
+    def parameters(self, **options: Any) -> PaperParams:
+        """Validate options."""
+        return from_options(PaperParams, self.name, options)
+
+    def settle(self, params: PaperParams, n_rows: int) -> PaperParams:
+        """Fix the number of seeds."""
+        return params.settled(n_rows)
+
+    def hello(self, X: Floats, params: PaperParams, rng: np.random.Generator) -> Hello:
+        """Send k seeds drawn by k-means++, all rows if there are no more than k."""
+        n, k = X.shape[0], wanted_seeds(params, X.shape[0])
+        picks = np.arange(n) if n <= k else plus_plus(X, k, rng)
+        return Hello(n, Positions(X[picks]))
+
+    def init(
+        self, hellos: Sequence[Hello], params: PaperParams, seed: int
+    ) -> PaperState:
+        """Absorb the hellos in order."""
+        state = PaperState(params, seed)
+        for hello in hellos:
+            state, _ = self.absorb(state, hello)
+        return state
+
+    def absorb(
+        self, state: PaperState, message: Message
+    ) -> tuple[PaperState, Diagnostics]:
+        """Check and store one message; what a client that left has said stays."""
+        if isinstance(message, Hello):
+            return absorb_hello(state, message)
+        if isinstance(message, Left):
+            return state, {"accepted": True}
+        return absorb_update(state, message)
+
+    def end_round(self, state: PaperState) -> PaperState:
+        """Count the participants, weigh them (Eq. 8), then move the seeds and judge."""
+        if not state.pending:
+            return state
+        frequencies = count(state.frequencies, (u.client for u in state.pending))
+        weights = balance_weights(frequencies, state.params.balance)
+        parts = [state.contribution(u, weights[u.client]) for u in state.pending]
+        seeds = competition.cooperate(state.seeds, parts, state.params)
+        return close_round(state, seeds, frequencies, objective(parts))
+
+    def prepare(self, state: PaperState) -> PaperState:
+        """Place the global seeds, once."""
+        return place_seeds(state)
+
+    def broadcast(self, state: PaperState) -> Broadcast:
+        """Return the seeds."""
+        return Broadcast(state.version, Positions(state.seeds))
+
+    def client_step(
+        self,
+        broadcast: Broadcast,
+        X: Floats,
+        memory: Any,
+        params: PaperParams,
+        rng: np.random.Generator,
+    ) -> tuple[Update, Any]:
+        """Let the seeds compete for the rows and send every row's pull."""
+        seeds = broadcast.payload.points
+        return Update(competition.client_upload(X, seeds, params, rng)), memory
+
+    def done(self, state: PaperState) -> bool:
+        """Whether the objective has settled."""
+        return state.change is not None and state.change <= state.params.tolerance
+
+    def result(self, state: PaperState) -> Clustering:
+        """Return the seeds that are left, largest cluster first."""
+        return result(state)
+
+    def progress(self, state: PaperState) -> Diagnostics:
+        """Return k so far, the objective, the seeds and how far they moved."""
+        return {
+            "k": survivors(state).shape[0],
+            "objective": state.objective,
+            "version": state.version,
+            "movement": state.movement,
+            "seeds": state.seeds,
+        }
+
+    def label(
+        self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
+    ) -> Ints:
+        """Nearest centre."""
+        return nearest(clustering, X)

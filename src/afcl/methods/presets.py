@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AFCL's presets: from a user's arguments to a method and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from afcl.core.protocol import AnyMethod
+from afcl.exceptions import InputError
+from afcl.methods import get_method
+from afcl.privacy import level_for
+
+PRESETS = {"default": "afcl", "paper": "afcl-paper", "matlab": "afcl-matlab"}
+
+_DEFAULT = (
+    "n_seeds",
+    "max_clusters",
+    "criterion",
+    "min_cell",
+    "contacts",
+    "cells_per_root",
+    "band",
+    "prune",
+    "candidates",
+    "drift",
+)
+_PAPER = ("n_seeds", "learning_rate", "balance")
+
+
+def resolve(arguments: Mapping[str, Any]) -> tuple[AnyMethod, dict[str, Any], str]:
+    """Return the method, the options it takes and the privacy level it runs at.
+
+    Of `arguments` (those of :class:`afcl.AFCL`; what is absent keeps its default) only
+    the ones the preset knows are passed on.
+    """
+    preset = arguments.get("preset", "default")
+    if preset not in PRESETS:
+        raise InputError(
+            f"preset {preset!r} is unknown: choose one of {', '.join(PRESETS)}"
+        )
+    level = level_for(preset, arguments.get("privacy"))
+    names = _DEFAULT if preset == "default" else _PAPER
+    options = {name: arguments[name] for name in names if name in arguments}
+    for name in ("n_seeds", "max_clusters"):
+        if name in options:
+            options[name] = _auto(name, options[name])
+    return get_method(PRESETS[preset]), options, level
+
+
+def _auto(name: str, value: int | str) -> int | None:
+    if value == "auto":
+        return None
+    if isinstance(value, str):
+        raise InputError(f"{name} must be 'auto' or a number, not {value!r}")
+    return int(value)

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator: asks, absorbs, records, stops. Contains no algorithm, no engine.
+
+A run is: agree on the scale (step 0), hear everybody's hello, then tick by tick send
+the broadcast to whoever is there and wanted, absorb what has arrived, let the method
+think, and stop when it is done or the rounds are over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from afcl._typing import ClientId
+from afcl.core.messages import Broadcast, Hello, Left, Update, array_bytes
+from afcl.core.protocol import AnyMethod, Clustering, Message
+from afcl.core.scale import Box, Ranges, given_box, minmax_box, no_box
+from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
+from afcl.exceptions import InputError, RejectedMessage
+from afcl.runtime.codec import decode, encode
+from afcl.runtime.journal import Entry, Journal
+from afcl.runtime.transport import Failure, Reply, Ticket, Transport
+from afcl.trace import SCHEMA, Trace
+
+#: Contact number of the agreement on scales, before the hello (0).
+AGREEMENT = -1
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is to be run, apart from the data."""
+
+    method: AnyMethod
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    scale: Any = "minmax"
+    max_rounds: int = 100
+    run: str = "run"
+    names: tuple[str, ...] = ()
+
+
+@dataclass
+class Tally:
+    """Messages and bytes that came up from one client, the agreement apart."""
+
+    rows: int = 0
+    messages: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run's answer and how it came about."""
+
+    clustering: Clustering
+    state: Any
+    terms: Terms
+    rounds: int
+    tallies: dict[ClientId, Tally]
+    trace: Trace
+
+
+class Coordinator:
+    """Drives one method over one transport, and writes down what happens.
+
+    Parameters
+    ----------
+    spec
+        What to run.
+    transport
+        How to reach the clients.
+    journal
+        Where absorbed messages are kept, if anywhere.
+    trace
+        Receives every event.
+    clock
+        Returns the wall-clock time stamped on events (None: no stamp).
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        transport: Transport,
+        *,
+        journal: Journal | None = None,
+        trace: Trace | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.transport = transport
+        self.trace = trace if trace is not None else Trace()
+        self._journal = journal
+        self._clock = clock
+        self._tick = 0
+        self._tallies: dict[ClientId, Tally] = {}
+        self._contacts: dict[ClientId, int] = {}
+        self._flights: dict[Ticket, tuple[int, int]] = {}
+        self._version = 0
+        self._terms: Terms | None = None
+        self._params: Any = None
+        self._state: Any = None
+
+    # -------------------------------------------------------------- the run
+
+    def run(self) -> Finished:
+        """Run to the end and return the answer."""
+        try:
+            self._start()
+            reason = self._rounds()
+        finally:
+            self.transport.close()
+        clustering = self.spec.method.result(self._state)
+        self._say(
+            "end",
+            round=self.transport.round,
+            k=clustering.k,
+            reason=reason,
+            messages=sum(t.messages for t in self._tallies.values()),
+            bytes=sum(t.bytes for t in self._tallies.values()),
+        )
+        assert self._terms is not None
+        return Finished(
+            clustering,
+            self._state,
+            self._terms,
+            self.transport.round,
+            self._tallies,
+            self.trace,
+        )
+
+    def _rounds(self) -> str:
+        method = self.spec.method
+        self._prepare()
+        while True:
+            if method.done(self._state) and not self.transport.expecting():
+                return "done"
+            if self.transport.round >= self.spec.max_rounds:
+                return "max_rounds"
+            self._tick += 1
+            self.transport.advance()
+            self._dispatch(method.broadcast(self._state))
+            changed = self._absorb_all()
+            self._state = method.end_round(self._state)
+            if changed:
+                self._prepare()
+
+    def _prepare(self) -> None:
+        self._state = self.spec.method.prepare(self._state)
+        progress = self.spec.method.progress(self._state)
+        self._say("prepare", round=self.transport.round, **progress)
+
+    # -------------------------------------------------------------- the start
+
+    def _start(self) -> None:
+        members = list(self.transport.members())
+        if not members:
+            raise InputError("no client is there at the start")
+        box, rows = self._agree(members)
+        method, spec = self.spec.method, self.spec
+        n_rows = sum(rows.values())
+        self._params = method.settle(method.parameters(**spec.options), n_rows)
+        self._terms = Terms(
+            spec.run,
+            method.name,
+            json.dumps(dict(spec.options), sort_keys=True),
+            spec.seed,
+            -1,
+            box,
+            n_rows,
+        )
+        self._state = method.init((), self._params, spec.seed)
+        for client in members:
+            self._send_hello(client)
+        self._absorb_all()
+        if not self._tallies:
+            raise InputError("no client said hello")
+
+    def _agree(self, members: Iterable[ClientId]) -> tuple[Box, dict[ClientId, int]]:
+        """Step 0: everybody's ranges, then the box; frozen from here on."""
+        scale = self.spec.scale
+        extremes = isinstance(scale, str)
+        if extremes and scale != "minmax":
+            raise InputError(
+                f"scale {scale!r} is unknown: give 'minmax', (low, high) or None"
+            )
+        for client in members:
+            ask = encode(AskRanges(self.spec.run, extremes))
+            self._flights[self.transport.send(client, AGREEMENT, ask)] = (AGREEMENT, 0)
+        self._introduce()
+        ranges: dict[ClientId, Ranges] = {}
+        for answer in self.transport.poll():
+            self._flights.pop(answer.ticket, None)
+            if isinstance(answer, Failure):
+                self._say_failure(answer, AGREEMENT)
+                continue
+            try:
+                said = _ranges(decode(answer.data), extremes)
+            except RejectedMessage as error:
+                self._say_rejected(answer, AGREEMENT, error)
+                continue
+            ranges[answer.client] = said
+            self._say(
+                "ranges",
+                client=answer.client,
+                rows=said.n_rows,
+                bytes=len(answer.data),
+            )
+        if not ranges:
+            raise InputError("no client answered the agreement on scales")
+        rows = {client: said.n_rows for client, said in ranges.items()}
+        return _box(scale, list(ranges.values())), rows
+
+    def _introduce(self) -> None:
+        spec = self.spec
+        self._say(
+            "run",
+            schema=SCHEMA,
+            run=spec.run,
+            method=spec.method.name,
+            parameters=dict(spec.options),
+            seed=spec.seed,
+            clients=list(spec.names),
+        )
+
+    # -------------------------------------------------------------- sending
+
+    def _dispatch(self, broadcast: Broadcast) -> None:
+        """Greet who is new; send the broadcast to who is here and wanted."""
+        self._version = broadcast.version
+        for client in self.transport.members():
+            if client not in self._tallies:
+                self._send_hello(client)
+            elif broadcast.wanted is None or client in broadcast.wanted:
+                self._send_step(client, broadcast)
+
+    def _send_hello(self, client: ClientId) -> None:
+        assert self._terms is not None
+        self._send(client, 0, 0, AskHello(replace(self._terms, client=client)))
+
+    def _send_step(self, client: ClientId, broadcast: Broadcast) -> None:
+        assert self._terms is not None
+        contact = self._contacts.get(client, 0) + 1
+        self._contacts[client] = contact
+        terms = replace(self._terms, client=client)
+        step = AskStep(terms, broadcast.version, contact, broadcast.payload)
+        self._send(client, contact, broadcast.version, step)
+
+    def _send(self, client: ClientId, contact: int, version: int, ask: Any) -> None:
+        data = encode(ask)
+        try:
+            ticket = self.transport.send(client, contact, data)
+        except InputError as error:
+            if len(self.spec.names) < 2:
+                raise
+            raise InputError(f"{self.spec.names[client]}: {error}") from error
+        self._flights[ticket] = (contact, version)
+        self._say(
+            "send", client=client, contact=contact, version=version, bytes=len(data)
+        )
+
+    # -------------------------------------------------------------- absorbing
+
+    def _absorb_all(self) -> bool:
+        """Absorb what has arrived; return whether anything had."""
+        answers = self.transport.poll()
+        for answer in answers:
+            contact, version = self._flights.pop(answer.ticket, (AGREEMENT, 0))
+            if isinstance(answer, Failure):
+                self._fail(answer, contact)
+            else:
+                self._take(answer, contact, version)
+        return bool(answers)
+
+    def _fail(self, failure: Failure, contact: int) -> None:
+        if failure.gone:
+            left = Left(failure.client)
+            self._state, _ = self.spec.method.absorb(self._state, left)
+            self._say("left", client=failure.client)
+        else:
+            self._say_failure(failure, contact)
+
+    def _take(self, reply: Reply, contact: int, version: int) -> None:
+        """Check, write down, absorb; a message that fails changes nothing."""
+        client = reply.client
+        try:
+            message = _stamped(decode(reply.data), client, contact, version)
+            state, found = self.spec.method.absorb(self._state, message)
+        except RejectedMessage as error:
+            self._say_rejected(reply, contact, error)
+            return
+        if self._journal is not None:
+            self._journal.record(Entry(client, contact, reply.data, reply.memory))
+        self._state = state
+        tally = self._tallies.setdefault(client, Tally())
+        tally.messages += 1
+        tally.bytes += len(reply.data)
+        sizes = {"bytes": len(reply.data), "array_bytes": array_bytes(message)}
+        if isinstance(message, Hello):
+            tally.rows = message.n_rows
+            facts = {"rows": message.n_rows}
+        else:
+            facts = {"version": version, "staleness": self._version - version}
+        kind = "hello" if isinstance(message, Hello) else "update"
+        self._say(kind, client=client, contact=contact, **facts, **sizes, **found)
+
+    # -------------------------------------------------------------- recording
+
+    def _say_failure(self, failure: Failure, contact: int) -> None:
+        self._say(
+            "failure", client=failure.client, contact=contact, reason=failure.reason
+        )
+
+    def _say_rejected(self, reply: Reply, contact: int, error: Exception) -> None:
+        self._say("rejected", client=reply.client, contact=contact, reason=str(error))
+
+    def _say(self, event: str, **fields: Any) -> None:
+        stamp = {} if self._clock is None else {"at": self._clock()}
+        self.trace.add(event, tick=self._tick, **fields, **stamp)
+
+
+def _stamped(said: Any, client: ClientId, contact: int, version: int) -> Message:
+    """Stamp who, when and what; a hello answers contact 0, an update any other."""
+    if contact == 0 and isinstance(said, Hello):
+        return replace(said, client=client, contact=0)
+    if contact > 0 and isinstance(said, Update):
+        return replace(said, client=client, contact=contact, version=version)
+    raise RejectedMessage(f"a {type(said).__name__} does not answer contact {contact}")
+
+
+def _ranges(said: Any, extremes: bool) -> Ranges:
+    """Return an answer to the agreement, or refuse what no honest client says."""
+    if not isinstance(said, Ranges):
+        raise RejectedMessage(f"a {type(said).__name__} does not answer the agreement")
+    width = (said.n_features if extremes else 0,)
+    if said.n_rows < 0 or said.low.shape != width or said.high.shape != width:
+        raise RejectedMessage("ranges do not fit their number of columns")
+    if not (np.isfinite(said.low).all() and np.isfinite(said.high).all()):
+        raise RejectedMessage("ranges are not finite")
+    return said
+
+
+def _box(scale: Any, ranges: list[Ranges]) -> Box:
+    n_features = ranges[0].n_features
+    widths = sorted({said.n_features for said in ranges})
+    if len(widths) > 1:
+        raise InputError(
+            f"the clients have different numbers of columns, {widths}: "
+            "give every client the same columns"
+        )
+    if scale is None:
+        return no_box(n_features)
+    if isinstance(scale, str):
+        return minmax_box(ranges)
+    try:
+        low, high = scale
+    except (TypeError, ValueError):
+        raise InputError("scale must be 'minmax', (low, high) or None") from None
+    box = given_box(low, high)
+    if box.low.shape[0] != n_features:
+        raise InputError(
+            f"scale=(low, high) has bounds for {box.low.shape[0]} columns, "
+            f"the data have {n_features}"
+        )
+    return box

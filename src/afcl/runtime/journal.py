@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checkpoint: every absorbed message, appended and synced before it is absorbed.
+
+The methods are pure functions of their messages, so the messages *are* the state:
+replaying them gives it back bit for bit. A record cut off by a crash is dropped; a
+journal of another run is refused. See docs/decisions/0004-journal.md.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from afcl.exceptions import JournalError
+
+_FRAME = struct.Struct("<II")
+_KEY = struct.Struct("<qqI")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one client sent at one contact, and what it remembered after it."""
+
+    client: int
+    contact: int
+    data: bytes
+    memory: bytes = b""
+
+
+class Journal:
+    """An append-only file of entries; the first frame names the run it belongs to."""
+
+    def __init__(self, path: Path | str, fingerprint: str) -> None:
+        self.path = Path(path)
+        self.entries: dict[tuple[int, int], Entry] = {}
+        end = self._read(fingerprint) if self.path.exists() else 0
+        self._file = open(self.path, "r+b" if end else "wb")
+        self._file.truncate(end)
+        self._file.seek(end)
+        if not end:
+            self._append(fingerprint.encode())
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _read(self, fingerprint: str) -> int:
+        """Load the whole entries; return where the next one goes (0: start anew)."""
+        data = self.path.read_bytes()
+        at = 0
+        first = True
+        while at + _FRAME.size <= len(data):
+            length, checksum = _FRAME.unpack_from(data, at)
+            body = data[at + _FRAME.size : at + _FRAME.size + length]
+            if not body or len(body) < length or zlib.crc32(body) != checksum:
+                break  # an empty body: zeros that a crash left behind
+            at += _FRAME.size + length
+            if first:
+                first = False
+                if body != fingerprint.encode():
+                    raise JournalError(f"{self.path} belongs to another run")
+            else:
+                self._keep(_unpack(body))
+        return at
+
+    def _keep(self, entry: Entry) -> None:
+        self.entries[entry.client, entry.contact] = entry
+
+    def _append(self, body: bytes) -> None:
+        self._file.write(_FRAME.pack(len(body), zlib.crc32(body)) + body)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def record(self, entry: Entry) -> None:
+        """Append an entry unless it is known already."""
+        if (entry.client, entry.contact) in self.entries:
+            return
+        self._append(_pack(entry))
+        self._keep(entry)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _pack(entry: Entry) -> bytes:
+    head = _KEY.pack(entry.client, entry.contact, len(entry.memory))
+    return head + entry.memory + entry.data
+
+
+def _unpack(body: bytes) -> Entry:
+    client, contact, length = _KEY.unpack_from(body)
+    middle = _KEY.size + length
+    return Entry(client, contact, body[middle:], body[_KEY.size : middle])

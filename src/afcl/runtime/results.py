@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run leaves in its folder, written so that nothing is ever half there.
+
+Files are written beside their place and moved into it; ``result.json`` comes last, so
+a folder that has one holds a whole result.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from afcl import __version__
+from afcl._typing import Ints
+from afcl.core.scale import Box
+from afcl.exceptions import InputError
+from afcl.runtime.simulate import Outcome
+
+RUN = "run.json"
+RESULT = "result.json"
+TRACE = "trace.jsonl"
+JOURNAL = "journal.bin"
+LABELS = "labels"
+#: Everything a run may write; nothing else in a folder is ever touched.
+OWN = (RUN, RESULT, TRACE, JOURNAL, LABELS, "centers.csv", "path.csv", "report.html")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    _make(path.parent)
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8", newline="")
+    os.replace(part, path)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(
+            f"{folder} cannot be made, a file is in its way: "
+            "choose another folder with --out"
+        ) from error
+
+
+def fingerprint(inputs: Sequence[str], parameters: Mapping[str, Any]) -> str:
+    """Return the identity of a run: its inputs and everything that steers it."""
+    said = json.dumps([list(inputs), dict(parameters)], sort_keys=True, default=str)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def open_folder(folder: Path, identity: str, force: bool) -> dict[str, Any] | None:
+    """Claim `folder` for the run `identity`; return its result if it is finished.
+
+    A folder that holds another run is refused unless `force`, which removes that run.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: choose a folder with --out")
+    held = [folder / name for name in OWN if (folder / name).exists()]
+    if held and force:
+        for path in held:
+            _remove(path)
+        held = []
+    if held and _identity(folder) != identity:
+        raise InputError(
+            f"{folder} holds another run (other inputs or parameters): "
+            "choose another folder with --out, or replace it with --force"
+        )
+    if (folder / RESULT).exists():
+        return read_result(folder)
+    write_text(folder / RUN, json.dumps({"identity": identity}) + "\n")
+    return None
+
+
+def _remove(path: Path) -> None:
+    """Remove a file of a run, or its labels; what others put among these stays."""
+    if not path.is_dir():
+        path.unlink()
+        return
+    for labels in path.glob("*.csv"):
+        labels.unlink()
+    if not any(path.iterdir()):
+        path.rmdir()
+
+
+def _identity(folder: Path) -> str | None:
+    try:
+        said = json.loads((folder / RUN).read_text())
+        return str(said["identity"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def versions() -> dict[str, str]:
+    """Return the versions a result was made with."""
+    names = ("numpy", "numba", "scikit-learn", "polars")
+    own = {"afcl": __version__, "python": platform.python_version()}
+    return {**own, **{name: version(name) for name in names}}
+
+
+def describe(
+    outcome: Outcome,
+    names: Sequence[str],
+    columns: Sequence[str],
+    parameters: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the content of ``result.json``."""
+    clustering, finished = outcome.clustering, outcome.finished
+    box = finished.terms.box
+    tallies = finished.tallies
+    return {
+        "n_clusters": clustering.k,
+        "columns": list(columns),
+        "centers": None
+        if clustering.centers is None
+        else box.unscale(clustering.centers).tolist(),
+        "sizes": [int(size) for size in clustering.sizes],
+        "scores": clustering.scores,
+        "path": [{"k": level.k, "scores": level.scores} for level in clustering.path],
+        "sites": [
+            {
+                "name": name,
+                "rows": len(outcome.labels[client]),
+                "messages": tallies[client].messages if client in tallies else 0,
+                "bytes": tallies[client].bytes if client in tallies else 0,
+            }
+            for client, name in enumerate(names)
+        ],
+        "rounds": finished.rounds,
+        "scale": {"low": box.low.tolist(), "span": box.span.tolist()},
+        "parameters": dict(parameters),
+        "versions": versions(),
+    }
+
+
+def write_result(
+    folder: Path, result: Mapping[str, Any], labels: Mapping[str, Ints]
+) -> None:
+    """Write labels, centres, path and, last, ``result.json``."""
+    for name, values in labels.items():
+        rows = ([int(label)] for label in values)
+        write_text(folder / LABELS / f"{name}.csv", _csv(["cluster"], rows))
+    if result["centers"] is not None:
+        numbered = zip(
+            range(result["n_clusters"]),
+            result["sizes"],
+            result["centers"],
+            strict=True,
+        )
+        write_text(
+            folder / "centers.csv",
+            _csv(
+                ["cluster", "rows", *result["columns"]],
+                ([number, size, *center] for number, size, center in numbered),
+            ),
+        )
+    indices = list(result["path"][0]["scores"]) if result["path"] else []
+    levels = (
+        [level["k"], *(_blank(level["scores"][name]) for name in indices)]
+        for level in result["path"]
+    )
+    write_text(folder / "path.csv", _csv(["k", *indices], levels))
+    write_text(folder / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
+    (folder / JOURNAL).unlink(missing_ok=True)
+
+
+def _blank(value: float | None) -> float | str:
+    return "" if value is None else value
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """Read the result of a finished run."""
+    path = folder / RESULT
+    if not path.is_file():
+        hint = "finish it with the same 'afcl run' command"
+        if not (folder / RUN).exists():
+            hint = "give the folder that 'afcl run --out' wrote"
+        raise InputError(f"{folder} holds no finished run: {hint}")
+    try:
+        result: dict[str, Any] = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InputError(
+            f"{path} is damaged ({error}): run 'afcl run' again with --force"
+        ) from error
+    return result
+
+
+def box_of(result: Mapping[str, Any]) -> Box:
+    """Return the agreed scale of a finished run."""
+    scale = result["scale"]
+    return Box(np.array(scale["low"]), np.array(scale["span"]))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the coordinator needs of a network: who is there, send, see what arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from afcl._typing import ClientId
+
+Ticket: TypeAlias = int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: its bytes, and (in one process only) the client's new memory."""
+
+    ticket: Ticket
+    client: ClientId
+    data: bytes
+    memory: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """No answer came; `gone` means none will come again. Ticket -1: unasked."""
+
+    ticket: Ticket
+    client: ClientId
+    reason: str
+    gone: bool = False
+
+
+class Transport(Protocol):
+    """Carries requests to clients and answers back; knows nothing of methods."""
+
+    def members(self) -> Sequence[ClientId]:
+        """Return the clients that could be asked something right now."""
+        ...
+
+    def send(self, client: ClientId, contact: int, data: bytes) -> Ticket:
+        """Send a request; the answer comes through :meth:`poll` with this ticket."""
+        ...
+
+    def advance(self) -> None:
+        """Begin the next tick: a virtual clock moves, a real one needs nothing."""
+        ...
+
+    def poll(self) -> list[Reply | Failure]:
+        """Return what has arrived, in order of arrival."""
+        ...
+
+    def expecting(self) -> bool:
+        """Whether clients that are not here yet are known to come."""
+        ...
+
+    @property
+    def round(self) -> int:
+        """Number of the round that is under way."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...

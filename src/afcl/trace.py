@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of a run: one JSON object a line, the only contract with what shows it.
+
+Every driver writes it, everything that shows reads it. The first line is always a
+``run`` event with the schema's number; docs/trace.md describes every event. Unknown
+fields are to be ignored by readers; a field's meaning never changes within a schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from afcl.exceptions import InputError
+
+SCHEMA = 1
+
+#: The events of schema 1 and the fields each of them always has.
+EVENTS: dict[str, tuple[str, ...]] = {
+    "run": ("schema", "run", "method", "parameters", "seed", "clients"),
+    "ranges": ("tick", "client", "rows", "bytes"),
+    "send": ("tick", "client", "contact", "version", "bytes"),
+    "hello": ("tick", "client", "contact", "rows", "bytes", "array_bytes"),
+    "update": (
+        "tick",
+        "client",
+        "contact",
+        "version",
+        "staleness",
+        "bytes",
+        "array_bytes",
+    ),
+    "rejected": ("tick", "client", "contact", "reason"),
+    "failure": ("tick", "client", "contact", "reason"),
+    "left": ("tick", "client"),
+    "prepare": ("tick", "round", "k", "objective", "version", "movement"),
+    "end": ("tick", "round", "k", "reason", "messages", "bytes"),
+}
+
+Event: TypeAlias = dict[str, Any]
+
+
+def _plain(value: Any) -> Any:
+    """Turn arrays and NumPy scalars into what JSON knows."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a trace cannot hold a {type(value).__name__}")
+
+
+def to_line(event: Event) -> str:
+    """Return one event as a line of JSON (without the line break)."""
+    return json.dumps(event, default=_plain, separators=(",", ":"))
+
+
+class Trace:
+    """Events in order, in memory; `listener` hears each one as it happens."""
+
+    def __init__(self, listener: Callable[[Event], None] | None = None) -> None:
+        self.events: list[Event] = []
+        self._listener = listener
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def add(self, event: str, **fields: Any) -> None:
+        """Append an event; its fields are fixed to plain values at once."""
+        record: Event = json.loads(to_line({"event": event, **fields}))
+        self.events.append(record)
+        if self._listener is not None:
+            self._listener(record)
+
+    def of(self, *kinds: str) -> list[Event]:
+        """Return the events of these kinds, in order."""
+        return [event for event in self.events if event["event"] in kinds]
+
+    def write(self, path: Path | str) -> None:
+        """Write all events to a JSONL file."""
+        lines = "".join(to_line(event) + "\n" for event in self.events)
+        Path(path).write_text(lines, encoding="utf-8")
+
+
+def check(events: Iterable[Event]) -> list[Event]:
+    """Return the events if they are a trace of a schema this version reads."""
+    events = list(events)
+    if not events or events[0].get("event") != "run":
+        raise InputError("not a trace: the first event must be 'run'")
+    if events[0].get("schema") != SCHEMA:
+        raise InputError(
+            f"trace schema {events[0].get('schema')} is not schema {SCHEMA}: "
+            "read it with the version of afcl that wrote it"
+        )
+    for number, event in enumerate(events, start=1):
+        missing = [
+            field
+            for field in EVENTS.get(event.get("event", ""), ())
+            if field not in event
+        ]
+        if missing:
+            raise InputError(f"event {number} of the trace lacks {', '.join(missing)}")
+    return events
+
+
+def read_trace(path: Path | str) -> Trace:
+    """Read a JSONL trace; a last line cut off by a crash is left out."""
+    lines = Path(path).read_bytes().splitlines()
+    events = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise InputError(f"line {number} of {path} is not JSON") from error
+        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+            raise InputError(f"line {number} of {path} is not an event")
+        events.append(event)
+    trace = Trace()
+    trace.events = check(events)
+    return trace

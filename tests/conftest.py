@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The seeds every random test is run with, and how hypothesis searches.
+
+One seed by default; ``AFCL_TEST_SEEDS=0-9`` sweeps ten of them (``3`` is one, ``1,5-7``
+are four), so that no test passes by the luck of a seed.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile(
+    "afcl", deadline=None, max_examples=50, derandomize="CI" in os.environ
+)
+settings.load_profile("afcl")
+
+
+def _seeds(text: str) -> list[int]:
+    """Read ``0-9``, ``3`` or ``1,5-7``."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds.extend(range(int(first), int(last or first) + 1))
+    return seeds
+
+
+@pytest.fixture(scope="session", params=_seeds(os.environ.get("AFCL_TEST_SEEDS", "0")))
+def seed(request: pytest.FixtureRequest) -> int:
+    """Return the seed of a random test; see the module's docstring."""
+    value: int = request.param
+    return value

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The indices against scikit-learn and by hand, and the rule that chooses k."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import (
+    calinski_harabasz_score,
+    davies_bouldin_score,
+    silhouette_samples,
+    silhouette_score,
+)
+
+from afcl.core.cells import cells_of, pool, union
+from afcl.core.indices import bic, calinski_harabasz, choose, davies_bouldin, goodness
+from afcl.core.seeding import plus_plus
+from afcl.kernels import lloyd, silhouettes
+
+
+def column(*values):
+    return np.array(values, dtype=np.float64)[:, None]
+
+
+def partition(seed, n=150, d=3, k=5):
+    """Rows and labels where every centre is the mean of the rows nearest to it."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) + 5 * rng.integers(0, 4, size=(n, 1))
+    centers, labels = lloyd(X, np.ones(n), X[plus_plus(X, k, rng)], 500)
+    return X, labels, centers
+
+
+def floats(*values):
+    return np.array(values, dtype=np.float64)
+
+
+# --------------------------------------------------------------- silhouettes
+
+
+@pytest.mark.parametrize("k", [2, 3, 8])
+def test_without_roots_it_is_the_silhouette_of_squared_distances(seed, k):
+    X, labels, centers = partition(seed, k=k)
+    cells = cells_of(X, labels, k)
+    _, _, squared = silhouettes(
+        X,
+        np.zeros(X.shape[0]),
+        centers,
+        cells.scatters / cells.counts,
+        cells.counts.astype(float),
+    )
+    expected = silhouette_samples(X, labels, metric="sqeuclidean")
+    np.testing.assert_allclose(squared, expected, atol=1e-9, rtol=0)
+    score = silhouette_score(X, labels, metric="sqeuclidean")
+    assert squared.mean() == pytest.approx(score, abs=1e-9)
+
+
+def test_a_cluster_of_one_counts_zero_as_in_scikit_learn():
+    X, labels = column(0, 1, 2, 50), np.array([0, 0, 0, 1])
+    _, moment, squared = silhouettes(
+        X, np.zeros(4), column(1, 50), floats(2 / 3, 0), floats(3, 1)
+    )
+    expected = silhouette_samples(X, labels, metric="sqeuclidean")
+    np.testing.assert_allclose(squared, expected, atol=1e-12)
+    assert moment[3] == squared[3] == 0.0
+
+
+# ---------------------------------------------------------- Calinski-Harabasz
+
+
+def test_calinski_harabasz_by_hand():
+    # {0, 2} and {9, 11}: middle 5.5; between 2 * 2 * 4.5^2 = 81, within 2 + 2;
+    # 81 * (4 - 2) / (4 * 1) = 40.5.
+    assert calinski_harabasz(floats(2, 2), column(1, 10), floats(2, 2)) == 40.5
+
+
+def test_calinski_harabasz_is_scikit_learns_pooled(seed):
+    X, labels, centers = partition(seed)
+    cells = cells_of(X, labels, centers.shape[0])
+    found = calinski_harabasz(cells.counts.astype(float), cells.means, cells.scatters)
+    assert found == pytest.approx(calinski_harabasz_score(X, labels), rel=1e-9)
+
+
+def test_calinski_harabasz_is_scikit_learns_from_several_clients(seed):
+    X, labels, centers = partition(seed)
+    k = centers.shape[0]
+    owner = np.random.default_rng(seed).integers(0, 4, X.shape[0])
+    every = [cells_of(X[owner == g], labels[owner == g], k) for g in range(4)]
+    cluster = np.concatenate([np.unique(labels[owner == g]) for g in range(4)])
+    found = calinski_harabasz(*pool(union(every), cluster, k))
+    assert found == pytest.approx(calinski_harabasz_score(X, labels), rel=1e-9)
+
+
+def test_calinski_harabasz_where_it_is_not_defined():
+    assert calinski_harabasz(floats(3), column(1), floats(2)) is None  # k = 1
+    assert calinski_harabasz(floats(1, 1), column(0, 1), floats(0, 0)) is None  # n = k
+
+
+def test_calinski_harabasz_without_scatter_is_one_as_in_scikit_learn():
+    X, labels = column(0, 0, 3, 3), np.array([0, 0, 1, 1])
+    found = calinski_harabasz(floats(2, 2), column(0, 3), floats(0, 0))
+    assert found == calinski_harabasz_score(X, labels) == 1.0
+
+
+# -------------------------------------------------------------- Davies-Bouldin
+
+
+def test_davies_bouldin_by_hand():
+    # Radii sqrt(2/2) = 1, sqrt(8/2) = 2, sqrt(0/3) = 0 at 0, 10, 16.
+    # Ratios (1+2)/10 = .3, (1+0)/16, (2+0)/6 = 1/3: the worst of each is
+    # .3, 1/3, 1/3.
+    found = davies_bouldin(floats(2, 2, 3), column(0, 10, 16), floats(2, 8, 0))
+    assert found == pytest.approx((0.3 + 1 / 3 + 1 / 3) / 3, rel=1e-15)
+
+
+def test_davies_bouldin_is_scikit_learns_where_radii_agree(seed):
+    # In clusters of two rows the mean distance to the mean is the root mean square.
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(6), 2)
+    X = rng.normal(size=(12, 3)) + 3 * labels[:, None]
+    cells = cells_of(X, labels, 6)
+    found = davies_bouldin(cells.counts.astype(float), cells.means, cells.scatters)
+    assert found == pytest.approx(davies_bouldin_score(X, labels), rel=1e-9)
+
+
+def test_davies_bouldin_edges():
+    assert davies_bouldin(floats(3), column(1), floats(2)) is None
+    # Coincident centres: the distance is floored at 1e-12.
+    found = davies_bouldin(floats(1, 1), column(1, 1), floats(1, 1))
+    assert found == pytest.approx(2e12)
+
+
+# ------------------------------------------------------------------------ BIC
+
+
+def test_bic_by_hand():
+    # n = 4, d = 1, variance (2 + 2)/4 = 1: fit 0; shares 4 ln(1/2);
+    # parameters 2 * 2/2 * ln 4 = 4 ln 2: -8 ln 2 in all.
+    found = bic(floats(2, 2), floats(2, 2), 1)
+    assert found == pytest.approx(-8 * np.log(2), rel=1e-15)
+
+
+def test_bic_by_hand_with_two_features():
+    # n = 4, d = 2, variance (12 + 4)/8 = 2: fit -4 ln 2; shares 3 ln(3/4) + ln(1/4);
+    # parameters 2 * 3/2 * ln 4.
+    expected = -4 * np.log(2) + 3 * np.log(0.75) + np.log(0.25) - 3 * np.log(4)
+    assert bic(floats(3, 1), floats(12, 4), 2) == pytest.approx(expected, rel=1e-15)
+
+
+def test_bic_floors_the_variance():
+    # n d/2 = 2: -2 ln 1e-12 = 24 ln 10.
+    found = bic(floats(4), floats(0), 1)
+    assert found == pytest.approx(24 * np.log(10) - np.log(4), rel=1e-15)
+
+
+# ------------------------------------------------------------------ the rule
+
+
+def level(k, silhouette=0.0, bic=0.0, simplified=0.0, ch=0.0, db=0.0):
+    return k, {
+        "silhouette": silhouette,
+        "simplified": simplified,
+        "ch": ch,
+        "db": db,
+        "bic": bic,
+    }
+
+
+def test_outside_the_band_the_silhouette_decides():
+    # Only k = 3 lies within .01 of the best; the others win everything else.
+    levels = [level(2, 0.5, 9, 9), level(3, 0.6, 0, 0), level(4, 0.58, 9, 9)]
+    assert choose(levels, "auto", 0.01) == 1
+
+
+def test_the_edge_of_the_band_is_inside():
+    levels = [level(2, 0.75, 0, 0), level(3, 0.5, 1, 1)]
+    assert choose(levels, "auto", 0.25) == 1
+    assert choose(levels, "auto", 0.2499) == 0
+    assert choose(levels, "auto", 0.0) == 0
+
+
+def test_in_the_band_normalised_bic_and_simplified_silhouette_add_up():
+    # BIC -100 -10 -30 -> -1 0 -.222; simplified .9 .5 .8 -> 0 -1 -.25:
+    # sums -1, -1, -.472.
+    levels = [
+        level(2, 0.600, -100, 0.9),
+        level(3, 0.605, -10, 0.5),
+        level(4, 0.604, -30, 0.8),
+    ]
+    assert choose(levels, "auto", 0.01) == 2
+
+
+def test_levels_outside_the_band_do_not_stretch_the_scale():
+    # Inside: BIC 0, 10 and simplified .5, .8 -> the second wins both. A level outside
+    # with a huge BIC takes no part.
+    levels = [
+        level(2, 0.60, 0, 0.5),
+        level(3, 0.60, 10, 0.8),
+        level(4, 0.10, 1e9, 0.9),
+    ]
+    assert choose(levels, "auto", 0.01) == 1
+
+
+def test_two_levels_that_disagree_tie_and_the_larger_bic_wins():
+    # Normalised sums 0 - 1 and -1 + 0.
+    levels = [level(2, 0.6, -5, 0.9), level(3, 0.6, -4, 0.8)]
+    assert choose(levels, "auto", 0.01) == 1
+    levels = [level(2, 0.6, -4, 0.8), level(3, 0.6, -5, 0.9)]
+    assert choose(levels, "auto", 0.01) == 0
+
+
+def test_equal_levels_tie_and_the_smaller_k_wins():
+    assert choose([level(7), level(4), level(5)], "auto", 0.01) == 1
+
+
+def test_a_single_level_is_chosen():
+    for criterion in ("auto", "silhouette", "simplified", "ch", "db", "bic"):
+        assert choose([level(3, 0.2, -7, 0.1, 5, 2)], criterion, 0.01) == 0
+
+
+@pytest.mark.parametrize(
+    ("criterion", "winner"),
+    [("silhouette", 0), ("simplified", 1), ("ch", 2), ("db", 3), ("bic", 4)],
+)
+def test_each_criterion_alone(criterion, winner):
+    # Each level is the best by one index; Davies-Bouldin is better when smaller.
+    levels = [
+        level(2, 1, 0, 0, 0, 5),
+        level(3, 0, 0, 1, 0, 5),
+        level(4, 0, 0, 0, 1, 5),
+        level(5, 0, 0, 0, 0, 1),
+        level(6, 0, 1, 0, 0, 5),
+    ]
+    assert choose(levels, criterion, 0.01) == winner
+
+
+@pytest.mark.parametrize("criterion", ["silhouette", "simplified", "ch", "db", "bic"])
+def test_a_criterion_alone_ties_to_the_smaller_k(criterion):
+    assert choose([level(5), level(3), level(4)], criterion, 0.01) == 1
+
+
+def level_without(k, name):
+    scores = level(k)[1]
+    return k, {**scores, name: None}
+
+
+def test_an_undefined_index_is_the_worst():
+    levels = [level_without(3, "ch"), level(9, ch=-1e300)]
+    assert choose(levels, "ch", 0.01) == 1
+    levels = [level_without(5, "db"), level(6, db=1e300)]
+    assert choose(levels, "db", 0.01) == 1
+    levels = [level_without(5, "ch"), level_without(4, "ch")]
+    assert choose(levels, "ch", 0.01) == 1
+
+
+def test_goodness_is_more_is_better():
+    levels = [level(2, 0.1, db=3), level(3, 0.2, db=4)]
+    assert goodness(levels, "auto").tolist() == [0.1, 0.2]
+    assert goodness(levels, "db").tolist() == [-3.0, -4.0]
+    assert goodness([level_without(2, "ch")], "ch").tolist() == [-np.inf]

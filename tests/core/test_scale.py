@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agreed box: made of extremes only, the same map for everybody, late or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from afcl.core.scale import Box, given_box, minmax_box, no_box, ranges_of
+from afcl.exceptions import InputError
+
+
+def test_ranges_are_rows_and_extremes():
+    said = ranges_of(np.array([[1.0, 5.0], [3.0, -2.0], [2.0, 0.0]]))
+    assert (said.n_rows, said.n_features) == (3, 2)
+    assert said.low.tolist() == [1.0, -2.0]
+    assert said.high.tolist() == [3.0, 5.0]
+
+
+def test_without_extremes_nothing_of_the_columns_is_said():
+    said = ranges_of(np.array([[1.0, 5.0], [3.0, -2.0]]), extremes=False)
+    assert (said.n_rows, said.n_features) == (2, 2)
+    assert said.low.size == said.high.size == 0
+
+
+def test_the_box_by_hand():
+    # Columns: 0..4 and 10..30 over two clients.
+    one = np.array([[0.0, 10.0], [1.0, 20.0]])
+    other = np.array([[4.0, 30.0]])
+    box = minmax_box([ranges_of(one), ranges_of(other)])
+    assert box.low.tolist() == [0.0, 10.0]
+    assert box.span.tolist() == [4.0, 20.0]
+    assert box.scale(one).tolist() == [[0.0, 0.0], [0.25, 0.5]]
+    assert box.scale(other).tolist() == [[1.0, 1.0]]
+    assert box.unscale(np.array([[0.5, 0.5]])).tolist() == [[2.0, 20.0]]
+
+
+def test_a_late_joiner_may_lie_outside_the_box():
+    box = given_box(np.array([0.0]), np.array([2.0]))
+    assert box.scale(np.array([[-2.0], [6.0]])).tolist() == [[-1.0], [3.0]]
+
+
+def test_a_constant_column_maps_to_zero():
+    X = np.array([[7.0, 1.0], [7.0, 2.0]])
+    box = minmax_box([ranges_of(X)])
+    assert box.scale(X)[:, 0].tolist() == [0.0, 0.0]
+    assert box.unscale(box.scale(X))[:, 0].tolist() == [7.0, 7.0]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0.0, 5e-324), (0.0, 1e-310), (1e6, 1e6 + 1e-10), (-1e6, np.nextafter(-1e6, 0))],
+)
+def test_a_column_that_only_rounding_moves_is_constant(low, high):
+    box = given_box(np.array([low]), np.array([high]))
+    assert box.span.tolist() == [1.0]
+    scaled = box.scale(np.array([[low], [high]]))
+    assert np.abs(scaled).max() <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 1e-300), (1.0, 1.0 + 1e-12), (-1e300, 1e300)]
+)
+def test_a_small_or_a_huge_range_is_a_range(low, high):
+    box = given_box(np.array([low]), np.array([high]))
+    assert box.scale(np.array([[low], [high]]))[:, 0].tolist() == [0.0, 1.0]
+
+
+def test_scaled_rows_are_contiguous_float64():
+    X = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(3, 2))
+    scaled = no_box(2).scale(X)  # type: ignore[arg-type]
+    assert scaled.flags.c_contiguous
+    assert scaled.dtype == np.float64
+    assert scaled.tolist() == X.tolist()
+
+
+def test_no_box_is_the_identity():
+    X = np.array([[3.0, -4.0]])
+    assert no_box(2).scale(X).tolist() == no_box(2).unscale(X).tolist() == X.tolist()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        ([0.0, 0.0], [1.0], "two bounds for every column"),
+        (0.0, 1.0, "two bounds for every column"),
+        ([[0.0]], [[1.0]], "two bounds for every column"),
+        ([2.0], [1.0], "low <= high"),
+        ([0.0], [np.inf], "finite"),
+        ([np.nan], [1.0], "finite"),
+    ],
+)
+def test_given_bounds_are_checked(low, high, text):
+    with pytest.raises(InputError, match=text):
+        given_box(low, high)
+
+
+TABLES = st.lists(
+    arrays(
+        np.float64,
+        st.tuples(st.integers(1, 5), st.just(2)),
+        elements=st.floats(-1e6, 1e6),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(TABLES)
+def test_everybody_is_inside_and_comes_back(tables):
+    box = minmax_box([ranges_of(table) for table in tables])
+    pooled = np.concatenate(tables)
+    whole = minmax_box([ranges_of(pooled)])
+    np.testing.assert_array_equal(box.low, whole.low)
+    np.testing.assert_array_equal(box.span, whole.span)
+    scaled = box.scale(pooled)
+    assert ((scaled >= 0) & (scaled <= 1)).all()
+    np.testing.assert_allclose(box.unscale(scaled), pooled, rtol=1e-12, atol=1e-9)
+
+
+def test_a_box_is_frozen():
+    with pytest.raises(AttributeError):
+        Box(np.zeros(1), np.ones(1)).low = np.ones(1)  # type: ignore[misc]

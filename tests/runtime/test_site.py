@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from afcl.core.messages import Cells, Hello, Level, Plan, Positions, Summary, Update
+from afcl.core.protocol import client_rng
+from afcl.core.scale import Box, Ranges
+from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
+from afcl.exceptions import CodecError, InputError, RejectedMessage
+from afcl.methods import get_method
+from afcl.runtime.codec import decode, encode
+from afcl.runtime.site import Site
+
+ROWS = np.random.default_rng(0).normal(size=(40, 2)) * [1.0, 50.0] + [0.0, 100.0]
+BOX = Box(np.array([0.0, 100.0]), np.array([2.0, 50.0]))
+TERMS = Terms("run", "afcl", '{"min_cell": 2}', 7, 3, BOX, 200)
+PLAN = Plan(
+    np.array([[0.0, 0.0], [1.0, 1.0], [-1.0, 1.0]]),
+    (Level(np.array([[0.0, 0.0], [1.0, 0.0]]), np.ones(2), np.array([20.0, 20.0]), 0),),
+)
+
+
+def asked(request, site=None):
+    return decode((site or Site(ROWS)).answer(encode(request)))
+
+
+def test_ranges_with_extremes():
+    said = asked(AskRanges("run", True))
+
+    assert isinstance(said, Ranges)
+    assert (said.n_rows, said.n_features) == (40, 2)
+    assert np.array_equal(said.low, ROWS.min(axis=0))
+    assert np.array_equal(said.high, ROWS.max(axis=0))
+
+
+def test_ranges_without_extremes_reveal_none():
+    said = asked(AskRanges("run", False))
+
+    assert (said.n_rows, said.n_features) == (40, 2)
+    assert said.low.size == said.high.size == 0
+
+
+def test_a_hello_is_the_methods_own_on_scaled_rows():
+    method = get_method("afcl")
+    params = method.parameters(min_cell=2)
+    expected = method.hello(BOX.scale(ROWS), params, client_rng(7, 3, 0))
+
+    said = asked(AskHello(TERMS))
+
+    assert isinstance(said, Hello)
+    assert encode(said) == encode(expected)
+    assert isinstance(said.payload, Cells)
+
+
+def test_an_answer_is_the_methods_own_on_scaled_rows():
+    said = asked(AskStep(TERMS, 4, 2, PLAN))
+
+    assert isinstance(said, Update)
+    assert isinstance(said.payload, Summary)
+    assert said.payload.cells.counts.sum() == 40
+    assert (said.version, said.client, said.contact) == (-1, -1, -1)
+
+
+def test_options_reach_the_method():
+    coarse = asked(AskHello(replace(TERMS, options='{"min_cell": 20}')))
+
+    assert coarse.payload.counts.min() >= 20
+
+
+def test_the_agreed_number_of_rows_reaches_the_method():
+    terms = replace(TERMS, method="afcl-paper", options="{}", n_rows=32 * 5)
+
+    assert isinstance(asked(AskHello(terms)).payload, Positions)
+    upload = asked(AskStep(terms, 0, 1, Positions(np.zeros((5, 2))))).payload
+    assert upload.intensities.shape == (40, 2)
+
+
+def test_a_new_process_says_the_same():
+    site = Site(ROWS)
+    requests = [AskHello(TERMS), AskStep(TERMS, 1, 1, PLAN), AskStep(TERMS, 1, 2, PLAN)]
+
+    for request in [*requests, *reversed(requests)]:
+        data = encode(request)
+        assert site.answer(data) == Site(ROWS).answer(data)
+
+
+def test_draws_depend_on_seed_and_client():
+    first = Site(ROWS).answer(encode(AskHello(TERMS)))
+
+    assert first != Site(ROWS).answer(encode(AskHello(replace(TERMS, seed=8))))
+    assert first != Site(ROWS).answer(encode(AskHello(replace(TERMS, client=4))))
+
+
+def test_rows_are_not_modified():
+    rows = ROWS.copy()
+    site = Site(rows)
+    for request in (
+        AskRanges("run", True),
+        AskHello(TERMS),
+        AskStep(TERMS, 1, 1, PLAN),
+    ):
+        asked(request, site)
+
+    assert np.array_equal(rows, ROWS)
+
+
+def test_scaled_rows_are_kept_for_the_same_terms():
+    site = Site(ROWS)
+
+    first = site.scaled(TERMS)
+    assert site.scaled(TERMS) is first
+    assert np.array_equal(first, (ROWS - BOX.low) / BOX.span)
+
+    other = replace(TERMS, box=Box(np.zeros(2), np.ones(2)))
+    assert np.array_equal(site.scaled(other), ROWS)
+    assert np.array_equal(site.scaled(TERMS), first)
+
+
+class Counting:
+    """A method's client side that remembers how often it was asked."""
+
+    def parameters(self, **options):
+        return options
+
+    def settle(self, params, n_rows):
+        return {**params, "n_rows": n_rows}
+
+    def client_step(self, broadcast, X, memory, params, rng):
+        memory = (memory or 0) + 1
+        said = (memory, broadcast.version, params["n_rows"], params["min_cell"])
+        return Update((*said, float(rng.random()))), memory
+
+
+def test_memory_goes_from_answer_to_answer(monkeypatch):
+    monkeypatch.setattr("afcl.runtime.site.get_method", lambda name: Counting())
+    site = Site(ROWS)
+    assert site.memory is None
+
+    said = [asked(AskStep(TERMS, 5, contact, None), site).payload for contact in (1, 2)]
+
+    draws = [float(client_rng(7, 3, contact).random()) for contact in (1, 2)]
+    assert said == [(1, 5, 200, 2, draws[0]), (2, 5, 200, 2, draws[1])]
+    assert site.memory == 2
+    site.memory = 10
+    assert asked(AskStep(TERMS, 5, 3, None), site).payload[0] == 11
+
+
+@pytest.mark.parametrize("request_", [Update(None), Hello(1, None), TERMS, BOX])
+def test_other_requests_are_refused(request_):
+    name = type(request_).__name__
+    with pytest.raises(RejectedMessage, match=f"a site cannot answer a {name}"):
+        Site(ROWS).answer(encode(request_))
+
+
+def test_rubbish_is_refused():
+    with pytest.raises(CodecError):
+        Site(ROWS).answer(b"rubbish")
+
+
+def test_an_unknown_method_is_named():
+    with pytest.raises(InputError, match="unknown method 'magic'"):
+        asked(AskHello(replace(TERMS, method="magic")))
