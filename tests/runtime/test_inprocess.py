@@ -133,7 +133,7 @@ def test_known_answers_are_used_instead_of_asking():
     assert site.asked == []
 
     wire.send(0, 2, b"next")
-    assert wire.poll()[0].data == b"re: next"
+    assert wire.poll() == [Reply(2, 0, b"re: next", encode(1))]
     assert site.asked == [b"next"]
 
 

@@ -9,6 +9,7 @@ import pytest
 from afcl.core.protocol import Clustering, PathLevel
 from afcl.core.terms import AskHello, AskRanges, AskStep
 from afcl.methods import get_method
+from afcl.methods.afcl import Afcl
 from afcl.runtime.codec import decode
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.journal import Journal
@@ -136,6 +137,7 @@ class Faulty(Journal):
 
 @pytest.mark.parametrize("kind", ["everybody", "silent"])
 def test_a_run_interrupted_anywhere_ends_in_the_same_bits(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda number: None)  # to be quick
     spec = Spec(AFCL, seed=3, max_rounds=30)
     asked = []
     answer = Site.answer
@@ -218,6 +220,7 @@ def test_clusters_are_numbered_by_the_rows_they_hold():
 
     assert clustering.sizes.tolist() == [60, 50, 40]
     assert np.bincount(labels).tolist() == [60, 50, 40]
+    assert clustering.centers is not None
     centers = box.unscale(clustering.centers)
     assert np.allclose(centers, SPOTS[:3], atol=0.3)
     for k in range(3):
@@ -231,6 +234,7 @@ def test_the_chosen_level_of_the_path_is_the_answer():
 
     assert ks == sorted(set(ks))
     level = clustering.path[ks.index(3)]
+    assert clustering.centers is not None
     assert np.array_equal(level.centers, clustering.centers)
     assert np.array_equal(level.sizes, clustering.sizes)
     assert level.scores == clustering.scores
@@ -250,11 +254,8 @@ def test_trace_and_clock_are_passed_on():
     assert {event["at"] for event in trace} == {7.0}
 
 
-class Backwards:
-    """Labels rows by sign, and gives its clusters in the wrong order."""
-
-    def __init__(self, centers):
-        self._centers = centers
+class Signs(Afcl):
+    """Labels rows by the sign of their first column."""
 
     def label(self, clustering, X, memory, client):
         return (X[:, 0] > 0).astype(np.int64)
@@ -274,9 +275,10 @@ def finished_with(centers):
 @pytest.mark.parametrize("centers", [np.array([[-1.0, 0.0], [1.0, 0.0]]), None])
 def test_numbers_follow_the_real_sizes(centers):
     tables = [np.array([[-1.0, 0.0], [2.0, 0.0]]), np.array([[3.0, 0.0]])]
-    spec = Spec(Backwards(centers))
 
-    outcome = label_all(spec, finished_with(centers), [Site(t) for t in tables])
+    outcome = label_all(
+        Spec(Signs()), finished_with(centers), [Site(t) for t in tables]
+    )
 
     # one row left of 0, two right of it: cluster 1 of the server becomes 0
     assert outcome.rank.tolist() == [1, 0]
@@ -286,6 +288,7 @@ def test_numbers_follow_the_real_sizes(centers):
     if centers is None:
         assert outcome.clustering.centers is None
     else:
+        assert outcome.clustering.centers is not None
         assert outcome.clustering.centers.tolist() == [[1.0, 0.0], [-1.0, 0.0]]
         assert outcome.clustering.path[1].sizes.tolist() == [2.0, 1.0]
         assert outcome.clustering.path[1].centers.tolist() == [[1.0, 0.0], [-1.0, 0.0]]
@@ -295,8 +298,6 @@ def test_equal_sizes_keep_the_servers_order():
     tables = [np.array([[-1.0, 0.0], [2.0, 0.0]])]
     centers = np.array([[-1.0, 0.0], [1.0, 0.0]])
 
-    outcome = label_all(
-        Spec(Backwards(centers)), finished_with(centers), [Site(tables[0])]
-    )
+    outcome = label_all(Spec(Signs()), finished_with(centers), [Site(tables[0])])
 
     assert outcome.rank.tolist() == [0, 1]

@@ -189,6 +189,7 @@ def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> 
     """All seeds compete for every rebuilt row, with conscience; `seeds` is INOUT."""
     k = seeds.shape[0]
     d = seeds.shape[1]
+    each = np.broadcast_to(steps, rows.shape)
     wins = np.ones(k)
     distances = np.empty(k)
     held = np.empty(d)
@@ -207,6 +208,5 @@ def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> 
             apart = _squared(seeds[seed], held)
             if apart <= distances[winner] or apart <= near:
                 for feature in range(d):
-                    seeds[seed, feature] = seeds[seed, feature] + steps[feature] * (
-                        rows[index, feature] - seeds[seed, feature]
-                    )
+                    gap = rows[index, feature] - seeds[seed, feature]
+                    seeds[seed, feature] += each[index, feature] * gap

@@ -149,9 +149,10 @@ def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> 
     """All seeds compete for every rebuilt row, with conscience; `seeds` is INOUT.
 
     `rows` (IN) are the objects as the server rebuilds them, `steps` (IN) is W*w per
-    attribute. The cooperating set holds the seeds no farther from the winner than
+    attribute, (d,) for all rows or (n, d) for each. The cooperating set holds the seeds no farther from the winner than
     the row is, and those within `near` (squared) of the winner.
     """
+    steps = np.broadcast_to(steps, rows.shape)
     wins = np.ones(seeds.shape[0])
     for index in range(rows.shape[0]):
         row = rows[index]
@@ -160,4 +161,4 @@ def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> 
         wins[winner] += 1.0
         apart = squared_distances(seeds, seeds[winner][None, :])[:, 0]
         joined = (apart <= distances[winner]) | (apart <= near)
-        seeds[joined] = seeds[joined] + steps * (row - seeds[joined])
+        seeds[joined] = seeds[joined] + steps[index] * (row - seeds[joined])

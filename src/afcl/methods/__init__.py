@@ -8,19 +8,26 @@ from importlib import import_module
 from afcl.core.protocol import AnyMethod
 from afcl.exceptions import InputError
 
-__all__ = ["get_method", "method_names"]
+__all__ = ["get_method", "load_payloads", "method_names"]
 
 #: Name -> module and class; a module is imported when its method is asked for.
 _SHELF = {
     "afcl": ("afcl.methods.afcl", "Afcl"),
     "afcl-matlab": ("afcl.methods.afcl_matlab", "AfclMatlab"),
     "afcl-paper": ("afcl.methods.afcl_paper", "AfclPaper"),
+    "afcl-w": ("afcl.methods.afcl_w", "AfclW"),
 }
 
 
 def method_names() -> list[str]:
     """Return the names of all methods, sorted."""
     return sorted(_SHELF)
+
+
+def load_payloads() -> None:
+    """Import every method, so that the codec knows what their messages are made of."""
+    for module, _ in _SHELF.values():
+        import_module(module)
 
 
 def get_method(name: str) -> AnyMethod:

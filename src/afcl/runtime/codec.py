@@ -23,6 +23,7 @@ import numpy as np
 from afcl._typing import AnyArray
 from afcl.core.messages import PAYLOADS
 from afcl.exceptions import CodecError
+from afcl.methods import load_payloads
 
 MAGIC = b"AFCL"
 FORMAT = 1
@@ -97,6 +98,8 @@ def _from_tree(tree: Any, buffer: memoryview) -> Any:
         return tree
     if "array" in tree:
         return _to_array(tree, buffer)
+    if tree["type"] not in PAYLOADS:
+        load_payloads()
     kind = PAYLOADS.get(tree["type"])
     if kind is None:
         raise CodecError(f"unknown message type {tree['type']!r}")
