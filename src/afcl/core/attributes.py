@@ -99,14 +99,19 @@ def cooperate(
 ) -> Floats:
     """Return the seeds after all rebuilt rows of a round have been competed for.
 
-    Per client and row: the winner is found with gamma (wins start at 1 for each
-    client); seeds no farther from it than the row, or within :data:`NEAR`, move by
-    W w (row - m_u).
+    One client after the other, seed by seed, row by row. The winner of a row is found
+    with gamma, whose wins start at 1 in each round; seeds no farther from it than the
+    row, or within :data:`NEAR`, move by W w (row - m_u).
     """
+    steps = [steps_of(weights, part.weight) for part in contributions]
+    rows = [rebuild(*pair) for pair in zip(contributions, steps, strict=True)]
     moved = seeds.copy()
-    for part in contributions:
-        steps = steps_of(weights, part.weight)
-        interact_matlab(moved, rebuild(part, steps), steps, NEAR)
+    interact_matlab(
+        moved,
+        np.concatenate(rows),
+        np.repeat(steps, [len(some) for some in rows], axis=0),
+        NEAR,
+    )
     return moved
 
 

@@ -149,8 +149,9 @@ def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> 
     """All seeds compete for every rebuilt row, with conscience; `seeds` is INOUT.
 
     `rows` (IN) are the objects as the server rebuilds them, `steps` (IN) is W*w per
-    attribute, (d,) for all rows or (n, d) for each. The cooperating set holds the seeds no farther from the winner than
-    the row is, and those within `near` (squared) of the winner.
+    attribute, (d,) for all rows or (n, d) for each. The cooperating set holds the
+    seeds no farther from the winner than the row is, and those within `near`
+    (squared) of the winner.
     """
     steps = np.broadcast_to(steps, rows.shape)
     wins = np.ones(seeds.shape[0])

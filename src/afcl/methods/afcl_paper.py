@@ -43,11 +43,12 @@ from afcl.core.protocol import (
     Diagnostics,
     Message,
     PathLevel,
+    Scores,
     server_rng,
 )
 from afcl.core.seeding import merge_coincident, plus_plus
 from afcl.core.server import INDICES
-from afcl.kernels import assign
+from afcl.kernels import assign, sums
 from afcl.methods.afcl import nearest
 
 #: Purpose of the server's draws.
@@ -138,8 +139,7 @@ def absorb_update(state: PaperState, update: Update) -> tuple[PaperState, Diagno
         pending=(*state.pending, update),
         latest={**state.latest, update.client: update},
     )
-    late = state.version - update.version
-    return kept, {"accepted": True, "late": late, "cells": len(update.payload.cells)}
+    return kept, {"accepted": True, "cells": len(update.payload.cells)}
 
 
 def check_hello(state: PaperState, hello: Hello) -> None:
@@ -173,17 +173,18 @@ def check_update(state: PaperState, update: Update) -> None:
     refuse_unless(
         isinstance(upload, Intensities), "an update must carry update intensities"
     )
-    check_cells(upload.cells, state.n_features, state.rows[client])
-    check_intensities(upload, *state.seeds.shape)
+    n_rows, (k, n_features) = state.rows[client], state.seeds.shape
+    check_cells(upload.cells, n_features, n_rows)
+    check_intensities(upload, k, (n_rows, n_features))
 
 
-def check_intensities(upload: Intensities, k: int, n_features: int) -> None:
-    """Refuse intensities that do not fit the seeds or their own cells."""
+def check_intensities(upload: Intensities, k: int, shape: tuple[int, int]) -> None:
+    """Refuse intensities that do not fit the client, the seeds or their own cells."""
     owners, intensities = upload.owners, upload.intensities
     refuse_unless(
-        owners.ndim == 1 and intensities.shape == (owners.shape[0], n_features),
-        f"intensities do not fit: owners {owners.shape}, intensities "
-        f"{intensities.shape}, {n_features} features agreed",
+        intensities.shape == shape and owners.shape == shape[:1],
+        f"expected an owner and an intensity for {shape[0]} rows of {shape[1]} "
+        f"features, got {owners.shape} and {intensities.shape}",
     )
     refuse_unless(
         owners.dtype == np.int64 and intensities.dtype == np.float64,
@@ -255,33 +256,42 @@ def close_round(
 # ------------------------------------------------------------------ answering
 
 
-def seed_counts(state: PaperState) -> Floats:
-    """Return the rows each seed won, summed over every client's latest upload."""
-    counts = np.zeros(state.seeds.shape[0])
-    for client in sorted(state.latest):
-        upload = state.latest[client].payload
-        counts[np.unique(upload.owners)] += upload.cells.counts
-    return counts
-
-
 def survivors(state: PaperState) -> Floats:
     """Return the seeds that are left when coincident ones count as one."""
     return merge_coincident(state.seeds, state.params.merge)
 
 
+def known_rows(state: PaperState) -> tuple[Floats, Floats]:
+    """Return where the clients' rows are, as points and how many rows each stands for.
+
+    A client's latest upload says how many rows each seed won. One that has only said
+    hello counts with its rows spread evenly over the seeds it drew.
+    """
+    points, counts = [state.seeds], [np.zeros(state.seeds.shape[0])]
+    for client in sorted(state.rows):
+        if client in state.latest:
+            upload = state.latest[client].payload
+            counts[0][np.unique(upload.owners)] += upload.cells.counts
+        else:
+            start = state.starts[client]
+            share, rest = divmod(state.rows[client], start.shape[0])
+            points.append(start)
+            counts.append(share + 1.0 * (np.arange(start.shape[0]) < rest))
+    return np.concatenate(points), np.concatenate(counts)
+
+
 def result(state: PaperState) -> Clustering:
-    """Return the survivors, largest first; a seed's rows go to the nearest of them."""
+    """Return the survivors, largest first; known rows go to the nearest of them."""
     centers = survivors(state)
-    labels, _ = assign(state.seeds, centers)
-    sizes: Floats = np.bincount(
-        labels, weights=seed_counts(state), minlength=centers.shape[0]
-    ).astype(np.float64)
+    points, counts = known_rows(state)
+    labels, _ = assign(points, centers)
+    sizes, _ = sums(points, counts, labels, centers.shape[0])
     order = np.argsort(-sizes, kind="stable")
     level = PathLevel(
         centers.shape[0], centers[order], sizes[order], dict.fromkeys(INDICES)
     )
-    scores = {} if state.objective is None else {"objective": state.objective}
-    return Clustering(level.centers, level.sizes, {**scores}, (level,), state.seeds)
+    scores: Scores = {} if state.objective is None else {"objective": state.objective}
+    return Clustering(level.centers, level.sizes, scores, (level,), state.seeds)
 
 
 class AfclPaper:

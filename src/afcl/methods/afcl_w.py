@@ -40,7 +40,7 @@ class AfclWParams:
             raise InputError(f"n_seeds must be at least 1, not {self.n_seeds}")
 
     def k(self, n_rows: int) -> int:
-        """Number of seeds for so many rows in all."""
+        """Return the number of seeds for so many rows in all."""
         return self.n_seeds or min(64, max(2, n_rows // 32))
 
 
@@ -125,7 +125,7 @@ class AfclW(Rival):
         )
 
     def combine(self, state: RivalState) -> tuple[AfclWModel, bool]:
-        """Move every seed to the weighted mean of its cells; keep it if there are none."""
+        """Move every seed to the weighted mean of its cells, if it has any."""
         model: AfclWModel = state.model
         counts = np.zeros(model.seeds.shape[0])
         total = np.zeros_like(model.seeds)

@@ -145,7 +145,7 @@ class Rival(ABC):
 
     @abstractmethod
     def combine(self, state: RivalState) -> tuple[Any, bool]:
-        """Return the model after this round's `pending` answers; and whether to stop."""
+        """Return the model after this round's answers, and whether to stop."""
 
     @abstractmethod
     def cluster(self, state: RivalState) -> Clustering:
