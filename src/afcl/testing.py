@@ -113,11 +113,11 @@ def check_same_seed_same_bits(method: AnyMethod, options: Options, seed: int) ->
     tables = _blobs(seed)
     copies = [table.copy() for table in tables]
     first = _run(method, options, seed, tables)
+    _check_sound(first, tables)
     second = _run(method, options, seed, tables)
     assert _same(first.clustering, second.clustering), "two runs differ"
     for table, copy in zip(tables, copies, strict=True):
         assert np.array_equal(table, copy), "a client's rows were modified"
-    _check_sound(first, tables)
 
 
 def check_replay(method: AnyMethod, options: Options, seed: int) -> None:
@@ -210,7 +210,7 @@ def _check_step(
     method: AnyMethod, params: Any, state: Any, tables: list[Floats], seed: int
 ) -> None:
     broadcast = method.broadcast(state)
-    before = pickle.dumps((state, broadcast))
+    before = pickle.dumps((state, broadcast, tables))
     for g, table in enumerate(tables):
         update, _ = method.client_step(
             broadcast, table, None, params, client_rng(seed, g, 1)
@@ -220,7 +220,9 @@ def _check_step(
         )
         stamped = replace(update, client=g, contact=1, version=broadcast.version)
         method.absorb(state, stamped)
-    assert pickle.dumps((state, broadcast)) == before, "a step modified its input"
+    assert pickle.dumps((state, broadcast, tables)) == before, (
+        "a step modified its input"
+    )
 
 
 def check_rejections(method: AnyMethod, options: Options, seed: int) -> None:

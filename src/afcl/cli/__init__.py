@@ -17,6 +17,9 @@ from afcl.exceptions import AfclError
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
+#: Exit code after Ctrl-C; Typer may return it instead of raising.
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="afcl",
     add_completion=False,
@@ -48,14 +51,15 @@ def main(arguments: list[str] | None = None) -> None:
     except _ClickError as error:
         text, context = _message(error), getattr(error, "ctx", None)
         if isinstance(error, _UsageError) and context is not None:
-            text += f" See '{context.command_path} --help'."
+            text = f"{text.rstrip('.')}. See '{context.command_path} --help'."
         _fail(text, 2)
     except AfclError as error:
         _fail(str(error), 2)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted; the same command continues where it stopped", 130)
-    else:
-        sys.exit(code if isinstance(code, int) else 0)
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _fail("interrupted; the same command continues where it stopped", code)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _message(error: Any) -> str:
