@@ -201,10 +201,11 @@ def test_levels_outside_the_band_do_not_stretch_the_scale():
 
 
 def test_two_levels_that_disagree_tie_and_the_larger_bic_wins():
-    # Normalised sums 0 - 1 and -1 + 0.
-    levels = [level(2, 0.6, -5, 0.9), level(3, 0.6, -4, 0.8)]
+    # Normalised sums 0 - 1 and -1 + 0, but for the 1e-12 in the denominators: with
+    # ranges of .01 and .8 they are -1 + 1e-10 and -1 + 1e-12, a tie all the same.
+    levels = [level(2, 0.6, -4.01, 0.9), level(3, 0.6, -4.00, 0.1)]
     assert choose(levels, "auto", 0.01) == 1
-    levels = [level(2, 0.6, -4, 0.8), level(3, 0.6, -5, 0.9)]
+    levels = [level(2, 0.6, -4.00, 0.1), level(3, 0.6, -4.01, 0.9)]
     assert choose(levels, "auto", 0.01) == 0
 
 

@@ -74,10 +74,11 @@ def test_plus_plus_ends_when_every_row_is_a_pick():
 
 
 def test_plus_plus_never_draws_beyond_the_last_mass():
-    # The largest draw below 1, rounded up to the whole mass 3 * (1 - 2^-53) -> 3.
-    almost = float(np.nextafter(1.0, 0.0))
-    weights = np.array([1.0, 2.0, 0.0])
-    assert plus_plus(column(0, 1, 2), 1, Fixed(almost), weights).tolist() == [1]
+    # The smallest number there is, times .9, is rounded up to the whole mass.
+    weights = np.array([0.0, 5e-324, 0.0])
+    assert plus_plus(column(0, 1, 2), 1, Fixed(0.9), weights).tolist() == [1]
+    # The same among squared distances: 2e-162 squared is 5e-324.
+    assert plus_plus(column(2e-162, 0, 0), 2, Fixed(0.9, 0.9)).tolist() == [2, 0]
 
 
 @pytest.mark.parametrize("draw", range(20))
