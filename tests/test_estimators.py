@@ -188,7 +188,7 @@ class TestTables:
         ({"n_seeds": "many"}, "n_seeds must be 'auto' or a number"),
         ({"n_seeds": 0}, "n_seeds must be 'auto' or at least 1"),
         ({"max_clusters": 0}, "max_clusters must be 'auto' or at least 1"),
-        ({"min_cell": 0}, "min_cell must be at least 1"),
+        ({"min_cell": 0}, "min_cell must be a whole number, at least 1"),
         ({"band": -1}, "band must not be negative"),
         ({"cells_per_root": 0}, "cells_per_root must be positive"),
         ({"missing": "impute"}, "missing='impute' is unknown"),
@@ -420,7 +420,9 @@ class TestMakeMethod:
     def test_checks_name_and_options_at_once(self):
         with pytest.raises(InputError, match="unknown method 'k-med'; choose one of"):
             make_method("k-med")
-        with pytest.raises(InputError, match="min_cell must be at least 1"):
+        with pytest.raises(
+            InputError, match="min_cell must be a whole number, at least 1"
+        ):
             make_method("afcl", min_cell=0)
         with pytest.raises(InputError, match="afcl has no option 'speed'"):
             make_method("afcl", speed=1)

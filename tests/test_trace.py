@@ -241,3 +241,14 @@ def test_unknown_events_and_fields_are_let_through():
     more = {"event": "left", "tick": 0, "client": 0, "mood": "fine"}
 
     assert check([small_trace().events[0], later, more])[1:] == [later, more]
+
+
+def test_numbers_that_are_not_finite_become_null():
+    line = to_line(
+        {"event": "prepare", "objective": float("nan"), "seeds": [np.inf, 1]}
+    )
+    assert json.loads(line) == {
+        "event": "prepare",
+        "objective": None,
+        "seeds": [None, 1],
+    }

@@ -54,8 +54,17 @@ def _plain(value: Any) -> Any:
 
 
 def to_line(event: Event) -> str:
-    """Return one event as a line of JSON (without the line break)."""
-    return json.dumps(event, default=_plain, separators=(",", ":"))
+    """Return one event as a line of strict JSON; numbers that are not finite are null."""
+    compact = (",", ":")
+    try:
+        return json.dumps(event, default=_plain, separators=compact, allow_nan=False)
+    except ValueError:
+        known = json.loads(json.dumps(event, default=_plain), parse_constant=_null)
+        return json.dumps(known, separators=compact)
+
+
+def _null(_: str) -> None:
+    """Stand in for NaN and the infinities."""
 
 
 class Trace:

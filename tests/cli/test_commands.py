@@ -256,7 +256,7 @@ class TestKilled:
         (["run", "{0}", "--out", "o", "--privacy", "dp"], "choose 'summary'"),
         (
             ["run", "{0}", "--out", "o", "--min-cell", "0"],
-            "min_cell must be at least 1",
+            "min_cell must be a whole number, at least 1",
         ),
         (["run", "{0}", "--out", "o", "--drop", "w"], "--drop names 'w'"),
         (["run", "{0}", "--out", "o", "--columns", "w"], "--columns names 'w'"),

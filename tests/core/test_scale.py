@@ -124,3 +124,8 @@ def test_everybody_is_inside_and_comes_back(tables):
 def test_a_box_is_frozen():
     with pytest.raises(AttributeError):
         Box(np.zeros(1), np.ones(1)).low = np.ones(1)  # type: ignore[misc]
+
+
+def test_a_range_beyond_float64_is_refused():
+    with pytest.raises(InputError, match="too wide for 64-bit numbers"):
+        given_box(np.array([-1.7e308]), np.array([1.7e308]))

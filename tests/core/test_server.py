@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import calinski_harabasz_score
 
-from afcl.core import server
+from afcl.core import rebuild
 from afcl.core.cells import pool, union
 from afcl.core.client import condense, reply
-from afcl.core.indices import choose
+from afcl.core.indices import INDICES, choose
 from afcl.core.messages import (
     Cells,
     Hello,
@@ -28,21 +28,19 @@ from afcl.core.messages import (
 from afcl.core.params import DefaultParams
 from afcl.core.path import Built, polish, summary_silhouettes, ward
 from afcl.core.protocol import client_rng, server_rng
+from afcl.core.rebuild import prepare
 from afcl.core.seeding import weighted_kmeans
 from afcl.core.server import (
-    INDICES,
-    Candidate,
-    ServerState,
     absorb_hello,
     absorb_left,
     absorb_update,
     broadcast,
     chosen,
     done,
-    prepare,
     progress,
     result,
 )
+from afcl.core.state import Candidate, ServerState
 from afcl.exceptions import RejectedMessage
 from afcl.kernels import assign, lloyd, silhouettes
 
@@ -264,7 +262,7 @@ def test_reseeding_starts_once_from_the_present_seeds_if_the_number_fits(monkeyp
         starts.append((k, restarts, start))
         return weighted_kmeans(X, weights, k, rng, restarts, start)
 
-    monkeypatch.setattr(server, "weighted_kmeans", spy)
+    monkeypatch.setattr(rebuild, "weighted_kmeans", spy)
     state = greeted(cells([10, 10], [0, 10]))
     first = state.seeds
     state, _ = absorb_hello(state, hello(1, cells([10], [10])))
@@ -444,7 +442,7 @@ def built(k, silhouette, simplified=0.0, bic=0.0, ch=0.0):
 
 
 def kept(levels, **options):
-    found = server._candidates(levels, DefaultParams(**options))
+    found = rebuild._candidates(levels, DefaultParams(**options))
     assert all(candidate.revision == 0 for candidate in found)
     return [candidate.level.k for candidate in found]
 
@@ -1019,3 +1017,13 @@ def test_silhouettes_of_the_summary_follow_the_level():
     weights = state.bag().counts / 20
     assert level.scores["silhouette"] == pytest.approx((weights * moment).sum())
     assert level.scores["simplified"] == pytest.approx((weights * simplified).sum())
+
+
+def test_a_client_that_left_and_says_the_same_hello_is_back():
+    hello = Hello(4, cells([2, 2], [0.0, 1.0]), client=0)
+    state, _ = absorb_hello(ServerState(LOOSE, 0), hello)
+    state, _ = absorb_left(state, Left(0))
+    assert state.active() == []
+    state, found = absorb_hello(state, hello)
+    assert found["repeated"]
+    assert state.active() == [0]

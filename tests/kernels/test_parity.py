@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from afcl import kernels
+from afcl.exceptions import InputError
 from afcl.kernels import native, reference
 
 BACKENDS = pytest.mark.parametrize(
@@ -458,3 +459,9 @@ def test_the_choice_does_not_show_in_a_result(monkeypatch, seed, choice):
     expected, found = run_all(reference, case), run_all(kernels, case)
     for name in expected:
         same_bits(found[name], expected[name])
+
+
+def test_an_unknown_choice_is_refused(monkeypatch):
+    monkeypatch.setenv("AFCL_KERNELS", "fortran")
+    with pytest.raises(InputError, match="AFCL_KERNELS is 'fortran': set it to auto"):
+        kernels.assign(np.zeros((1, 1)), np.zeros((1, 1)))

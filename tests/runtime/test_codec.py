@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import struct
-from typing import Any, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -13,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-import afcl.core.scale
 import afcl.core.terms  # noqa: F401  (registers the requests)
 from afcl.core.messages import (
     PAYLOADS,
@@ -26,9 +27,12 @@ from afcl.core.messages import (
     payload,
 )
 from afcl.exceptions import CodecError, RejectedMessage
+from afcl.methods import load_payloads
 from afcl.runtime.codec import DTYPES, FORMAT, LIMIT, MAGIC, decode, encode
 
 HEAD = struct.Struct("<4sBI")
+
+load_payloads()
 
 
 def same(a: Any, b: Any) -> bool:
@@ -94,6 +98,8 @@ def of_hint(hint: Any) -> st.SearchStrategy[Any]:
         return anything
     if get_origin(hint) is np.ndarray:
         return arrays
+    if get_origin(hint) in (Union, UnionType):
+        return st.one_of([of_hint(one) for one in get_args(hint)])
     if get_origin(hint) is tuple:
         return st.lists(of_hint(get_args(hint)[0]), max_size=3).map(tuple)
     plain: dict[Any, st.SearchStrategy[Any]] = {
@@ -101,6 +107,7 @@ def of_hint(hint: Any) -> st.SearchStrategy[Any]:
         bool: st.booleans(),
         float: st.floats(allow_nan=True, allow_infinity=True),
         str: st.text(max_size=8),
+        type(None): st.none(),
     }
     return plain[hint] if hint in plain else of_kind(hint)
 
@@ -126,6 +133,11 @@ quick = settings(
 
 
 # ------------------------------------------------------------------ round trips
+
+
+def test_requests_and_messages_are_registered():
+    assert {"Hello", "Update", "Cells", "Plan", "Terms", "AskStep"} <= set(PAYLOADS)
+    assert all(dataclasses.is_dataclass(kind) for kind in PAYLOADS.values())
 
 
 @pytest.mark.parametrize("name", sorted(PAYLOADS))
@@ -325,6 +337,16 @@ def test_wrong_version(version):
 @pytest.mark.parametrize("name", ["Stranger", "Left", "", "os.system", "hello"])
 def test_unknown_type(name):
     refused(frame({"type": name, "fields": {}}), "unknown message type")
+
+
+def test_a_method_is_imported_when_its_payload_arrives(monkeypatch):
+    data = encode(hello())
+    cells = PAYLOADS["Cells"]
+    monkeypatch.delitem(PAYLOADS, "Cells")
+    register = functools.partial(PAYLOADS.__setitem__, "Cells", cells)
+    monkeypatch.setattr("afcl.runtime.codec.load_payloads", register)
+
+    assert same(decode(data), hello())
 
 
 @pytest.mark.parametrize("name", [None, 3, [], ["Hello"], {"a": 1}, True])

@@ -17,6 +17,9 @@ from afcl._typing import Floats
 from afcl.core.protocol import Scores
 from afcl.kernels import squared_distances
 
+#: The index names in the order they are shown.
+INDICES = ("silhouette", "simplified", "ch", "db", "bic")
+
 #: Whether more is better.
 HIGHER_IS_BETTER = {
     "silhouette": True,

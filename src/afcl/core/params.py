@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from typing import Any, TypeVar
 
 from afcl.exceptions import InputError
@@ -87,7 +88,10 @@ class DefaultParams:
         )
         for name in ("min_cell", "contacts", "candidates"):
             value = getattr(self, name)
-            _require(value >= 1, f"{name} must be at least 1, not {value}")
+            _require(
+                isinstance(value, Integral) and value >= 1,
+                f"{name} must be a whole number, at least 1, not {value!r}",
+            )
         _require(
             self.cells_per_root > 0,
             f"cells_per_root must be positive, not {self.cells_per_root}",
@@ -153,9 +157,12 @@ class PaperParams:
             self.n_seeds is None or self.n_seeds >= 1,
             f"n_seeds must be 'auto' or at least 1, not {self.n_seeds}",
         )
-        for name in ("learning_rate", "balance"):
+        for name in ("learning_rate", "balance", "merge"):
             value = getattr(self, name)
             _require(value > 0, f"{name} must be positive, not {value}")
+        _require(
+            self.tolerance >= 0, f"tolerance must not be negative, not {self.tolerance}"
+        )
         for name, choices in (
             ("winner", ("conscience", "nearest")),
             ("anchor", ("sent", "current")),

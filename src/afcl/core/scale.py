@@ -61,7 +61,10 @@ def ranges_of(X: Floats, extremes: bool = True) -> Ranges:
 
 def _box(low: Floats, high: Floats) -> Box:
     # A span too small to divide by (constant, or subnormal) maps its column to 0.
-    span = high - low
+    with np.errstate(over="ignore"):
+        span = high - low
+    if not np.isfinite(span).all():
+        raise InputError("a column's range is too wide for 64-bit numbers")
     flat = ~(span > np.maximum(np.abs(low) * 1e-15, np.finfo(np.float64).tiny))
     return Box(low.astype(np.float64), np.where(flat, 1.0, span).astype(np.float64))
 

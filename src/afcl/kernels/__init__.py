@@ -13,6 +13,7 @@ import os
 from types import ModuleType
 
 from afcl._typing import Floats, Ints
+from afcl.exceptions import InputError
 from afcl.kernels import reference
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "sums",
 ]
 
+CHOICES = ("auto", "reference", "native")
 #: Multiply-adds from which a pass is worth the compiled kernel.
 LARGE = 1 << 20
 #: Rows times seeds from which a sequential (row by row) pass is.
@@ -35,6 +37,10 @@ LARGE_SEQUENTIAL = 1 << 9
 def _backend(work: int, large: int) -> ModuleType:
     """Return the module that should do this much work."""
     choice = os.environ.get("AFCL_KERNELS", "auto")
+    if choice not in CHOICES:
+        raise InputError(
+            f"AFCL_KERNELS is {choice!r}: set it to {', '.join(CHOICES)} or not at all"
+        )
     if choice == "reference" or (choice == "auto" and work < large):
         return reference
     from afcl.kernels import native

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
-from afcl.core import client, server
+from afcl.core import client, rebuild, server
 from afcl.core.messages import Broadcast, Hello, Left, Update
 from afcl.core.params import DefaultParams, from_options
 from afcl.core.protocol import Clustering, Diagnostics, Message
-from afcl.core.server import ServerState
+from afcl.core.state import ServerState
 from afcl.kernels import assign
 
 
@@ -73,7 +73,7 @@ class Afcl:
 
     def prepare(self, state: ServerState) -> ServerState:
         """Seeds, path and candidates for what was absorbed."""
-        return server.prepare(state)
+        return rebuild.prepare(state)
 
     def broadcast(self, state: ServerState) -> Broadcast:
         """Seeds and candidates."""

@@ -26,6 +26,7 @@ import numpy as np
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core import competition
 from afcl.core.balance import Contribution, balance_weights, count
+from afcl.core.indices import INDICES
 from afcl.core.messages import (
     Broadcast,
     Hello,
@@ -47,7 +48,6 @@ from afcl.core.protocol import (
     server_rng,
 )
 from afcl.core.seeding import merge_coincident, plus_plus
-from afcl.core.server import INDICES
 from afcl.kernels import assign, sums
 from afcl.methods.afcl import nearest
 

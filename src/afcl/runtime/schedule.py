@@ -166,7 +166,7 @@ def _of(values: float | Sequence[float] | Floats, client: ClientId) -> float:
 
 @dataclass(frozen=True)
 class EventClock(Schedule):
-    """A continuous clock: every client is asked again as soon as it has answered.
+    """A continuous clock: a client that has answered is asked again at the next event.
 
     Attributes
     ----------

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the server of the default preset knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from afcl._typing import ClientId, Floats
+from afcl.core.cells import union
+from afcl.core.messages import Cells, LevelReply
+from afcl.core.params import DefaultParams
+from afcl.core.path import Built
+from afcl.core.protocol import Merge
+
+#: Answers to one version after which a client has nothing to add.
+ANSWERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A level the clients are asked about; `revision` counts its polishings."""
+
+    level: Built
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """Everything the server knows: one bag of cells per client, seeds, path."""
+
+    params: DefaultParams
+    seed: int
+    n_features: int = -1
+    hellos: dict[ClientId, Cells] = field(default_factory=dict)
+    memory: dict[ClientId, Cells] = field(default_factory=dict)
+    rows: dict[ClientId, int] = field(default_factory=dict)
+    contacts: dict[ClientId, int] = field(default_factory=dict)
+    left: frozenset[ClientId] = frozenset()
+    answers: dict[ClientId, int] = field(default_factory=dict)
+    replies: dict[ClientId, tuple[LevelReply, ...]] = field(default_factory=dict)
+    seeds: Floats | None = None
+    built_from: Floats | None = None
+    movement: float = 0.0
+    version: int = 0
+    seedings: int = 0
+    need_seed: bool = False
+    moved: bool = False
+    dirty: bool = False
+    stale: bool = False
+    levels: tuple[Built, ...] = ()
+    merges: tuple[Merge, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+
+    @property
+    def prepared(self) -> bool:
+        """Whether no heavy work is waiting."""
+        waiting = self.need_seed or self.moved or self.dirty or self.stale
+        return self.version > 0 and not waiting
+
+    def bag(self) -> Cells:
+        """R2: the union of all memories, by client id, then cell."""
+        return union(self.memory[client] for client in sorted(self.memory))
+
+    def active(self) -> list[ClientId]:
+        """Clients that said hello and have not left."""
+        return [client for client in sorted(self.memory) if client not in self.left]
+
+    def satisfied(self, client: ClientId) -> bool:
+        """Whether nothing more is wanted from this client for now."""
+        return (
+            self.answers.get(client, 0) >= ANSWERS
+            or self.contacts[client] >= self.params.contacts
+        )
