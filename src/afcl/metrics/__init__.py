@@ -1,60 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of a labelling; scikit-learn does the work where it can.
+"""Scores of a labelling, pooled and federated, and tests over many of them.
 
-A labelling with fewer than two clusters has no silhouette: it scores -1 here, so that
-collapsed runs are counted and never left out of a mean.
+Light to import: scikit-learn, SciPy and Matplotlib are loaded by the functions that
+need them.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from afcl.metrics._rows import COLLAPSED
+from afcl.metrics.diagram import cd_diagram
+from afcl.metrics.federated import (
+    DistanceSums,
+    SilhouetteSums,
+    client_davies_bouldin,
+    client_simplified_silhouette,
+    client_squared_silhouette,
+    combine_calinski_harabasz,
+    combine_davies_bouldin,
+    combine_simplified_silhouette,
+    combine_squared_silhouette,
+)
+from afcl.metrics.moments import Moments, client_moments, combine_moments
+from afcl.metrics.pooled import (
+    adjusted_rand,
+    calinski_harabasz,
+    davies_bouldin,
+    error_in_k,
+    normalized_mutual_info,
+    silhouette,
+    simplified_silhouette,
+)
+from afcl.metrics.significance import (
+    Comparison,
+    CriticalDifference,
+    Friedman,
+    average_ranks,
+    bonferroni_dunn,
+    critical_difference,
+    friedman,
+    wilcoxon_holm,
+)
 
-from afcl._typing import Floats, Ints
-
-__all__ = ["COLLAPSED", "adjusted_rand", "silhouette"]
-
-COLLAPSED = -1.0
-
-
-def adjusted_rand(truth: Ints, labels: Ints) -> float:
-    """Return the adjusted Rand index of two labellings."""
-    from sklearn.metrics import adjusted_rand_score
-
-    return float(adjusted_rand_score(truth, labels))
-
-
-def silhouette(
-    X: Floats,
-    labels: Ints,
-    metric: str = "euclidean",
-    sample: int | None = None,
-    random_state: int = 0,
-) -> float:
-    """Return the mean silhouette, `euclidean` or `sqeuclidean` (MATLAB's default).
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Rows in the units in which distances are meant.
-    labels : ndarray of shape (n_samples,)
-        Their clusters.
-    metric : {"euclidean", "sqeuclidean"}
-        Which convention; published figures mix the two.
-    sample : int, optional
-        Score a seeded sample of so many rows when there are more.
-    random_state : int
-        Seed of the sample.
-
-    Returns
-    -------
-    float
-        -1 when fewer than two clusters are left, or every row is its own.
-    """
-    from sklearn.metrics import silhouette_score
-
-    if sample is not None and X.shape[0] > sample:
-        chosen = np.random.default_rng(random_state).permutation(X.shape[0])[:sample]
-        X, labels = X[chosen], labels[chosen]
-    if not 2 <= np.unique(labels).shape[0] < X.shape[0]:
-        return COLLAPSED
-    return float(silhouette_score(X, labels, metric=metric))
+__all__ = [
+    "COLLAPSED",
+    "Comparison",
+    "CriticalDifference",
+    "DistanceSums",
+    "Friedman",
+    "Moments",
+    "SilhouetteSums",
+    "adjusted_rand",
+    "average_ranks",
+    "bonferroni_dunn",
+    "calinski_harabasz",
+    "cd_diagram",
+    "client_davies_bouldin",
+    "client_moments",
+    "client_simplified_silhouette",
+    "client_squared_silhouette",
+    "combine_calinski_harabasz",
+    "combine_davies_bouldin",
+    "combine_moments",
+    "combine_simplified_silhouette",
+    "combine_squared_silhouette",
+    "critical_difference",
+    "davies_bouldin",
+    "error_in_k",
+    "friedman",
+    "normalized_mutual_info",
+    "silhouette",
+    "simplified_silhouette",
+    "wilcoxon_holm",
+]

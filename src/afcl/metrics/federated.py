@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The internal indices without pooling rows: a client's part and the server's part.
+
+Every pair ``client_*`` / ``combine_*`` gives the value of the pooled index, whatever
+rows are at which client. A client without rows may answer too. What a summary reveals
+stands at its class; none is noised or folded here.
+
+============================ ============================ ==========================
+index                        a client sends               rounds
+============================ ============================ ==========================
+Calinski-Harabasz            :class:`Moments`             one
+Davies-Bouldin               :class:`DistanceSums`        one, given the centres
+simplified silhouette        :class:`SilhouetteSums`      one, given the centres
+silhouette, squared          Moments, SilhouetteSums      two: moments, then sums
+============================ ============================ ==========================
+
+The Euclidean silhouette has no such twin: it needs distances between rows of different
+clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.exceptions import InputError
+from afcl.metrics._rows import (
+    COLLAPSED,
+    as_centers,
+    as_indices,
+    as_rows,
+    is_collapsed,
+)
+from afcl.metrics.moments import (
+    Moments,
+    calinski_harabasz_of,
+    combine_moments,
+    squared_silhouettes,
+)
+from afcl.metrics.pooled import (
+    davies_bouldin_of,
+    distance_sums,
+    simplified_silhouettes,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceSums:
+    """Rows of every cluster and the sum of their distances to its centre.
+
+    Reveals cluster sizes and mean distances at a client, no direction. A cluster that
+    holds one row of a client reveals how far it lies from the centre; asked about
+    more than n_features different centres, it can be located.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_clusters,)
+    sums : ndarray of shape (n_clusters,)
+    """
+
+    counts: Ints
+    sums: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class SilhouetteSums:
+    """Rows of every cluster and the sum of all the rows' silhouettes.
+
+    Reveals cluster sizes at a client and one number between -n and n about how well
+    its rows fit. A client with one row reveals that row's silhouette.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_clusters,)
+    total : float
+    """
+
+    counts: Ints
+    total: float
+
+
+def combine_calinski_harabasz(summaries: Sequence[Moments]) -> float | None:
+    """Return the pooled Calinski-Harabasz index from the clients' moments.
+
+    Parameters
+    ----------
+    summaries : sequence of Moments
+        From :func:`~afcl.metrics.client_moments`, one per client.
+
+    Returns
+    -------
+    float or None
+        As :func:`~afcl.metrics.calinski_harabasz`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from afcl.metrics import client_moments
+    >>> here = client_moments(np.array([[0.0], [2.0]]), np.array([0, 0]), 2)
+    >>> there = client_moments(np.array([[9.0], [11.0]]), np.array([1, 1]), 2)
+    >>> combine_calinski_harabasz([here, there])
+    40.5
+    """
+    return calinski_harabasz_of(combine_moments(summaries))
+
+
+def client_davies_bouldin(X: Floats, labels: Ints, centers: Floats) -> DistanceSums:
+    """Sum a client's distances to the centres of its rows' clusters.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples,)
+        Positions in `centers`.
+    centers : ndarray of shape (n_clusters, n_features)
+        The same at every client.
+
+    Returns
+    -------
+    DistanceSums
+        What it reveals is said there.
+    """
+    rows, own, points = _checked(X, labels, centers)
+    counts = _sizes(own, points.shape[0])
+    return DistanceSums(counts, distance_sums(rows, own, points))
+
+
+def combine_davies_bouldin(
+    summaries: Sequence[DistanceSums], centers: Floats
+) -> float | None:
+    """Return the pooled Davies-Bouldin index with these centres.
+
+    Parameters
+    ----------
+    summaries : sequence of DistanceSums
+        One per client.
+    centers : ndarray of shape (n_clusters, n_features)
+        Those the clients were asked about. With the means of the clusters (see
+        :func:`~afcl.metrics.combine_moments`) the index is scikit-learn's.
+
+    Returns
+    -------
+    float or None
+        As :func:`~afcl.metrics.davies_bouldin`.
+    """
+    counts = _total_counts([summary.counts for summary in summaries])
+    points = as_rows(centers)
+    if counts.shape[0] != points.shape[0]:
+        raise InputError(
+            f"summaries of {counts.shape[0]} clusters and {points.shape[0]} centres; "
+            "give the centres the clients were asked about"
+        )
+    sums = np.sum([summary.sums for summary in summaries], axis=0)
+    return davies_bouldin_of(counts, sums, points)
+
+
+def client_simplified_silhouette(
+    X: Floats, labels: Ints, centers: Floats
+) -> SilhouetteSums:
+    """Sum the simplified silhouettes of a client's rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples,)
+        Positions in `centers`.
+    centers : ndarray of shape (n_clusters, n_features)
+        The same at every client.
+
+    Returns
+    -------
+    SilhouetteSums
+        What it reveals is said there.
+    """
+    rows, own, points = _checked(X, labels, centers)
+    values = simplified_silhouettes(rows, own, points)
+    return SilhouetteSums(_sizes(own, points.shape[0]), float(values.sum()))
+
+
+def combine_simplified_silhouette(summaries: Sequence[SilhouetteSums]) -> float:
+    """Return the pooled simplified silhouette from the clients' sums.
+
+    Parameters
+    ----------
+    summaries : sequence of SilhouetteSums
+        From :func:`client_simplified_silhouette`, one per client.
+
+    Returns
+    -------
+    float
+        As :func:`~afcl.metrics.simplified_silhouette`, -1 for a collapsed labelling.
+    """
+    return _mean_of(summaries)
+
+
+def client_squared_silhouette(
+    X: Floats, labels: Ints, moments: Moments
+) -> SilhouetteSums:
+    """Sum the silhouettes of a client's rows under squared distances.
+
+    The second step of two: `moments` are those of *all* clients, this one included.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples,)
+        Clusters as in the first step.
+    moments : Moments
+        From :func:`~afcl.metrics.combine_moments`.
+
+    Returns
+    -------
+    SilhouetteSums
+        What it reveals is said there.
+    """
+    rows = as_rows(X)
+    as_centers(moments.means, rows.shape[1])
+    k = moments.counts.shape[0]
+    own = as_indices(labels, rows.shape[0], k)
+    values = squared_silhouettes(rows, own, moments)
+    return SilhouetteSums(_sizes(own, k), float(values.sum()))
+
+
+def combine_squared_silhouette(summaries: Sequence[SilhouetteSums]) -> float:
+    """Return the pooled silhouette under squared distances from the clients' sums.
+
+    Parameters
+    ----------
+    summaries : sequence of SilhouetteSums
+        From :func:`client_squared_silhouette`, one per client.
+
+    Returns
+    -------
+    float
+        As :func:`~afcl.metrics.silhouette` with `metric="sqeuclidean"`, -1 for a
+        collapsed labelling.
+    """
+    return _mean_of(summaries)
+
+
+def _checked(X: Floats, labels: Ints, centers: Floats) -> tuple[Floats, Ints, Floats]:
+    """Return rows, positions and centres that fit one another."""
+    rows = as_rows(X)
+    points = as_centers(centers, rows.shape[1])
+    return rows, as_indices(labels, rows.shape[0], points.shape[0]), points
+
+
+def _sizes(labels: Ints, n_clusters: int) -> Ints:
+    """Count the rows of every cluster."""
+    return np.bincount(labels, minlength=n_clusters).astype(np.int64)
+
+
+def _total_counts(counts: Sequence[Ints]) -> Ints:
+    """Add up the clients' cluster sizes, or say why they cannot be."""
+    if not counts:
+        raise InputError("no summaries to combine; at least one client must answer")
+    if len({part.shape for part in counts}) > 1:
+        raise InputError(
+            f"summaries of {sorted({part.shape[0] for part in counts})} clusters; "
+            "ask every client about the same clustering"
+        )
+    total: Ints = np.sum(counts, axis=0)
+    return total
+
+
+def _mean_of(summaries: Sequence[SilhouetteSums]) -> float:
+    """Mean silhouette of all rows; the order of the clients does not matter."""
+    counts = _total_counts([summary.counts for summary in summaries])
+    if is_collapsed(counts):
+        return COLLAPSED
+    return math.fsum(summary.total for summary in summaries) / float(counts.sum())

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores of a labelling from the rows themselves.
+
+What has no value is said so: the silhouettes of a collapsed labelling (fewer than two
+clusters, or every row its own) are -1, so that collapsed runs are counted and never
+left out of a mean; Calinski-Harabasz and Davies-Bouldin are None there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from afcl._typing import AnyArray, Floats, Ints
+from afcl.exceptions import InputError
+from afcl.metrics._rows import (
+    COLLAPSED,
+    as_centers,
+    as_codes,
+    as_indices,
+    as_labels,
+    as_rows,
+    blocks,
+    contrast,
+    is_collapsed,
+    silhouettes_of,
+    squared_distances,
+)
+from afcl.metrics.moments import (
+    calinski_harabasz_of,
+    client_moments,
+    squared_silhouettes,
+)
+
+#: MiB of pairwise distances held at a time.
+WORKING_MEMORY = 64
+
+#: Up to so many features, distances from differences are faster, and exact.
+FEW_FEATURES = 30
+
+
+def silhouette(
+    X: Floats,
+    labels: Ints,
+    metric: str = "euclidean",
+    sample: int | None = None,
+    random_state: int = 0,
+    working_memory: int = WORKING_MEMORY,
+) -> float:
+    """Return the mean silhouette, `euclidean` or `sqeuclidean` (MATLAB's default).
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Rows in the units in which distances are meant.
+    labels : ndarray of shape (n_samples,)
+        Their clusters, any integers.
+    metric : {"euclidean", "sqeuclidean"}
+        Which convention; published figures mix the two.
+    sample : int, optional
+        Score a seeded sample of so many rows when there are more. A cluster none of
+        whose rows is drawn is not there.
+    random_state : int
+        Seed of the sample.
+    working_memory : int
+        MiB of distances held at a time (`euclidean`); the value does not depend on it.
+
+    Returns
+    -------
+    float
+        -1 when fewer than two clusters are left, or every row is its own.
+
+    Notes
+    -----
+    `euclidean` takes time n^2 in bounded memory; `sqeuclidean` comes from the clusters'
+    moments in time n k, exactly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, labels = np.array([[0.0], [1.0], [4.0], [5.0]]), np.array([0, 0, 1, 1])
+    >>> round(silhouette(X, labels), 4), round(silhouette(X, labels, "sqeuclidean"), 4)
+    (0.746, 0.9356)
+    """
+    rows = as_rows(X)
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise InputError(f"metric {metric!r}; choose euclidean or sqeuclidean")
+    labels = as_labels(labels, rows.shape[0])
+    if sample is not None and rows.shape[0] > sample:
+        chosen = np.random.default_rng(random_state).permutation(rows.shape[0])[:sample]
+        rows, labels = rows[chosen], labels[chosen]
+    codes, k = as_codes(labels, rows.shape[0])
+    if not 2 <= k < rows.shape[0]:
+        return COLLAPSED
+    if metric == "sqeuclidean":
+        moments = client_moments(rows, codes, k)
+        return float(squared_silhouettes(rows, codes, moments).mean())
+    return _euclidean(rows, codes, working_memory)
+
+
+def simplified_silhouette(
+    X: Floats, labels: Ints, centers: Floats | None = None
+) -> float:
+    """Return the mean of (b - a) / max(a, b) with distances to centres only.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples,)
+        Clusters; positions in `centers` where these are given.
+    centers : ndarray of shape (n_clusters, n_features), optional
+        The clusters' means by default. A centre without rows counts as a neighbour.
+
+    Returns
+    -------
+    float
+        a is the distance to the centre of a row's label, b that to the nearest other
+        one; -1 when fewer than two clusters hold rows, or every row is its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, labels = np.array([[0.0], [1.0], [4.0], [5.0]]), np.array([0, 0, 1, 1])
+    >>> round(simplified_silhouette(X, labels), 4)  # (1 - .5/4.5 + 1 - .5/3.5) / 2
+    0.873
+    """
+    rows, own, points = _around_centers(X, labels, centers)
+    if is_collapsed(np.bincount(own, minlength=1)):
+        return COLLAPSED
+    return float(simplified_silhouettes(rows, own, points).mean())
+
+
+def calinski_harabasz(X: Floats, labels: Ints) -> float | None:
+    """Return the Calinski-Harabasz index; None where it is not defined.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples,)
+
+    Returns
+    -------
+    float or None
+        More is better. None with fewer than two clusters or as many as rows; 1 if no
+        cluster has any scatter, as in scikit-learn.
+    """
+    rows = as_rows(X)
+    codes, k = as_codes(labels, rows.shape[0])
+    return calinski_harabasz_of(client_moments(rows, codes, k))
+
+
+def davies_bouldin(
+    X: Floats, labels: Ints, centers: Floats | None = None
+) -> float | None:
+    """Return the Davies-Bouldin index; None where it is not defined.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples,)
+        Clusters; positions in `centers` where these are given.
+    centers : ndarray of shape (n_clusters, n_features), optional
+        The clusters' means by default, which is scikit-learn's index. Centres without
+        rows are left out.
+
+    Returns
+    -------
+    float or None
+        Less is better. None with fewer than two clusters or as many as rows.
+
+    Notes
+    -----
+    Two clusters with the very same centre do not count as a pair, as in scikit-learn.
+    """
+    rows, own, points = _around_centers(X, labels, centers)
+    counts = np.bincount(own, minlength=points.shape[0])
+    return davies_bouldin_of(counts, distance_sums(rows, own, points), points)
+
+
+def adjusted_rand(truth: Ints, labels: Ints) -> float:
+    """Return the adjusted Rand index of two labellings.
+
+    Parameters
+    ----------
+    truth, labels : ndarray of shape (n_samples,)
+
+    Returns
+    -------
+    float
+        1 for the same partition, 0 in the mean over random ones.
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(truth, labels))
+
+
+def normalized_mutual_info(truth: Ints, labels: Ints) -> float:
+    """Return the mutual information of two labellings over their mean entropy.
+
+    Parameters
+    ----------
+    truth, labels : ndarray of shape (n_samples,)
+
+    Returns
+    -------
+    float
+        1 for the same partition (also of two single clusters), 0 for independent ones.
+    """
+    from sklearn.metrics import normalized_mutual_info_score
+
+    return float(normalized_mutual_info_score(truth, labels))
+
+
+def error_in_k(truth: AnyArray, labels: AnyArray) -> int:
+    """Return how many clusters were found too many, or (negative) too few.
+
+    Parameters
+    ----------
+    truth, labels : ndarray of shape (n_samples,)
+
+    Returns
+    -------
+    int
+        k' - k*: distinct labels minus distinct classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> error_in_k(np.array([1, 1, 2, 5]), np.array([0, 0, 1, 1]))
+    -1
+    """
+    return int(np.unique(labels).shape[0]) - int(np.unique(truth).shape[0])
+
+
+def simplified_silhouettes(X: Floats, labels: Ints, centers: Floats) -> Floats:
+    """Return (b - a) / max(a, b) of every row; 0 where there is one centre only."""
+    values = np.zeros(X.shape[0])
+    if centers.shape[0] < 2:
+        return values
+    for part in blocks(X.shape[0], centers.shape[0]):
+        distances = np.sqrt(squared_distances(X[part], centers))
+        rows, own = np.arange(distances.shape[0]), labels[part]
+        inside = distances[rows, own]
+        distances[rows, own] = np.inf
+        values[part] = contrast(inside, distances.min(axis=1))
+    return values
+
+
+def distance_sums(X: Floats, labels: Ints, centers: Floats) -> Floats:
+    """Sum the distances of every cluster's rows to its centre, (k,)."""
+    sums = np.zeros(centers.shape[0])
+    for part in blocks(X.shape[0], X.shape[1]):
+        residual = X[part] - centers[labels[part]]
+        distances = np.sqrt((residual * residual).sum(axis=1))
+        sums += np.bincount(labels[part], weights=distances, minlength=sums.shape[0])
+    return sums
+
+
+def davies_bouldin_of(counts: Ints, sums: Floats, centers: Floats) -> float | None:
+    """Return Davies-Bouldin from counts, distance sums and centres; None as above."""
+    if is_collapsed(counts):
+        return None
+    held = np.flatnonzero(counts)
+    radii = sums[held] / counts[held]
+    apart = np.sqrt(squared_distances(centers[held], centers[held]))
+    apart[apart == 0] = np.inf
+    ratios = (radii[:, None] + radii[None, :]) / apart
+    return float(ratios.max(axis=1).mean())
+
+
+def _around_centers(
+    X: Floats, labels: Ints, centers: Floats | None
+) -> tuple[Floats, Ints, Floats]:
+    """Return checked rows, positions and centres: those given, or the means."""
+    rows = as_rows(X)
+    if centers is None:
+        own, k = as_codes(labels, rows.shape[0])
+        return rows, own, client_moments(rows, own, k).means
+    points = as_centers(centers, rows.shape[1])
+    return rows, as_indices(labels, rows.shape[0], points.shape[0]), points
+
+
+def _euclidean(rows: Floats, codes: Ints, working_memory: int) -> float:
+    """Mean silhouette from all pairs of rows, some rows' distances at a time.
+
+    Rows are sorted, so that a cluster's distances lie side by side.
+    """
+    order = np.argsort(codes, kind="stable")
+    rows, codes = rows[order] - rows.mean(axis=0), codes[order]
+    counts = np.bincount(codes)
+    starts, size = np.cumsum(counts) - counts, counts.astype(np.float64)
+    values = np.empty(rows.shape[0])
+    step = max(1, int(working_memory * 2**20) // (8 * rows.shape[0]))
+    for first in range(0, rows.shape[0], step):
+        part = slice(first, first + step)
+        means = np.add.reduceat(_distances(rows, part), starts, axis=1) / size
+        values[part] = silhouettes_of(means, codes[part], size)
+    return float(values.mean())
+
+
+def _distances(rows: Floats, part: slice) -> Floats:
+    """Distances of some rows to all; by dot products where that is faster."""
+    from scipy.spatial.distance import cdist
+    from sklearn.metrics import euclidean_distances
+
+    if rows.shape[1] <= FEW_FEATURES:
+        return np.asarray(cdist(rows[part], rows), dtype=np.float64)
+    distances = np.asarray(euclidean_distances(rows[part], rows), dtype=np.float64)
+    itself = np.arange(distances.shape[0])
+    distances[itself, part.start + itself] = 0.0
+    return distances
