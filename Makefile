@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test check quality clean
+.PHONY: setup demo test check quality presets clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,10 @@ test: $(STAMP)
 # The table of "Must hold" figures: make quality DATA=dir [RUNS=20] [ONLY=IR,SE]
 quality: $(STAMP)
 	$(BIN)/python benchmarks/quality.py --data "$(DATA)" --runs $(or $(RUNS),20) $(if $(ONLY),--only $(ONLY))
+
+# The presets beside each other, all runs counted: make presets DATA=dir [RUNS=20]
+presets: $(STAMP)
+	$(BIN)/python benchmarks/presets.py --data "$(DATA)" --runs $(or $(RUNS),20)
 
 clean:
 	rm -rf .venv afcl-demo .coverage .mypy_cache .ruff_cache .pytest_cache

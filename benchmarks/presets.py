@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from quality import load, owners, scaled
 
 from afcl import make_method
 from afcl.metrics import COLLAPSED, adjusted_rand, silhouette
+from quality import load, owners, scaled
 
 TRUE_K = {"SD1": 4, "SD2": 5, "IR": 3, "SE": 3}
 PRESETS: dict[str, Mapping[str, Any]] = {

@@ -194,6 +194,35 @@ class TestRun:
         assert "this preset sends every row" in out
 
 
+class TestRivals:
+    def test_run_like_afcl_itself(self, sites, tmp_path, capsys):
+        code, out, _ = call(
+            capsys, "run", *sites, "--out", tmp_path / "o", "--method", "afcl-w"
+        )
+        assert code == 0
+        assert "docs/methods.md says what this method uploads" in out
+        result = json.loads((tmp_path / "o/result.json").read_text())
+        assert result["parameters"]["method"] == "afcl-w"
+        assert call(capsys, "predict", tmp_path / "o", sites[0])[0] == 0
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            (["--n-clusters", 3], "finds the number of clusters by itself"),
+            (["--method", "afcl-w", "--preset", "paper"], "belong to AFCL"),
+            (["--method", "afcl-x"], "unknown method 'afcl-x'"),
+            (["--method", "afcl-w", "--n-clusters", 3], "has no option 'n_clusters'"),
+        ],
+    )
+    def test_one_line_when_it_does_not_fit(
+        self, sites, tmp_path, capsys, options, text
+    ):
+        code, _, err = call(capsys, "run", *sites, "--out", tmp_path / "o", *options)
+        assert code == 2
+        assert text in err
+        assert err.count("\n") == 1
+
+
 class TestKilled:
     def test_continues_to_the_same_result(self, tmp_path):
         """kill -9 in the middle, the same command again: same bytes in every file."""

@@ -6,11 +6,21 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from afcl.cli.settings import settings
+
+if TYPE_CHECKING:
+    from afcl.core.protocol import AnyMethod
+
+#: What a run's level says of the rows.
+SENT = {
+    "summary": "no row left its site",
+    "exact": "this preset sends every row",
+    "rival": "docs/methods.md says what this method uploads",
+}
 
 
 def run(
@@ -22,6 +32,12 @@ def run(
         None, help="always, random, a probability, or one per site (.9,.2,1)."
     ),
     preset: str | None = typer.Option(None, help="default, paper or matlab."),
+    method: str | None = typer.Option(
+        None, help="A rival instead of AFCL, such as k-fed or any-k:dk++."
+    ),
+    n_clusters: int | None = typer.Option(
+        None, help="Number of clusters, for rivals that must be told."
+    ),
     privacy: str | None = typer.Option(
         None, help="summary (default preset) or exact (the other two)."
     ),
@@ -63,6 +79,8 @@ def run(
     folder. The same command after an interruption continues where it stopped.
     """
     flags = {
+        "method": method,
+        "n_clusters": n_clusters,
         "participation": participation,
         "preset": preset,
         "privacy": privacy,
@@ -95,14 +113,13 @@ def cluster_files(
     from afcl import __version__
     from afcl.cli.execute import execute
     from afcl.data.tables import read_sites
-    from afcl.methods.presets import resolve
     from afcl.privacy import EXACT_WARNING
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
 
-    method, options, level = resolve(chosen)
+    method, options, level = chosen_method(chosen)
     method.parameters(**options)
-    least = chosen["min_cell"] if chosen["preset"] == "default" else 1
+    least = chosen["min_cell"] if level == "summary" else 1
     sites = read_sites(
         paths,
         columns=chosen["columns"] or None,
@@ -124,6 +141,26 @@ def cluster_files(
     if level == "exact":
         print(f"warning: {EXACT_WARNING}", file=sys.stderr)
     return execute(sites, out, method, options, parameters, identity), False
+
+
+def chosen_method(chosen: dict[str, Any]) -> tuple[AnyMethod, dict[str, Any], str]:
+    """Return the method, its options and what it sends: a level, or the rival's own."""
+    from afcl.exceptions import InputError
+    from afcl.methods import get_method
+    from afcl.methods.presets import resolve
+
+    if chosen["method"] == "afcl":
+        if chosen["n_clusters"] is not None:
+            raise InputError(
+                "AFCL finds the number of clusters by itself: leave out --n-clusters, "
+                "or name another --method"
+            )
+        return resolve(chosen)
+    if chosen["preset"] != "default" or chosen["privacy"] is not None:
+        raise InputError("--preset and --privacy belong to AFCL: leave out --method")
+    known = chosen["n_clusters"] is not None
+    options = {"n_clusters": chosen["n_clusters"]} if known else {}
+    return get_method(chosen["method"]), options, "rival"
 
 
 def in_words(result: dict[str, Any]) -> list[str]:
@@ -150,10 +187,7 @@ def in_words(result: dict[str, Any]) -> list[str]:
         lines.append(text + ".")
     lines.append(
         f"{result['rounds']} rounds, at most {most} messages a site, "
-        f"{sent / 1000:,.1f} kB sent in all; no row left its site."
-        if result["parameters"]["privacy"] != "exact"
-        else f"{result['rounds']} rounds, {sent / 1000:,.1f} kB sent in all; "
-        "this preset sends every row."
+        f"{sent / 1000:,.1f} kB sent in all; {SENT[result['parameters']['privacy']]}."
     )
     return lines
 

@@ -12,6 +12,8 @@ from afcl.exceptions import InputError
 
 #: Every key a run may have, and its default (None: the preset's own).
 DEFAULTS: dict[str, Any] = {
+    "method": "afcl",
+    "n_clusters": None,
     "participation": None,
     "preset": "default",
     "privacy": None,
@@ -68,7 +70,7 @@ def _check_type(config: Path, key: str, name: str, value: Any) -> None:
     elif default == "auto" and name != "criterion":
         fits = value == "auto" or type(value) is int
         wanted = '"auto" or a whole number'
-    elif isinstance(default, int):
+    elif isinstance(default, int) or name == "n_clusters":
         fits, wanted = type(value) is int, "a whole number"
     elif name == "participation":
         fits, wanted = not isinstance(value, dict), '"always", "random" or numbers'
