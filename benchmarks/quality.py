@@ -267,7 +267,7 @@ def printed_run(folder: Path, name: str, run: int) -> tuple[int, float]:
     k_true = PRINTED[name][0]
     k0 = int(np.random.default_rng(run).integers(k_true, 2 * k_true + 1))
     model = AFCL(preset="matlab", n_seeds=k0, participation="random", random_state=run)
-    model.fit(X, clients=paper_leak_split(scaled(X), y, CLIENTS, random_state=run))
+    model.fit(X, clients=paper_leak_split(X, y, CLIENTS, random_state=run))
     return model.n_clusters_, silhouette(scaled(X), model.labels_, "sqeuclidean")
 
 

@@ -364,6 +364,7 @@ def test_degenerate_data_give_finite_answers(tables):
     for _ in range(3):
         state = round_of(METHOD.prepare(state), dict(enumerate(tables)))
     clustering = METHOD.result(state)
+    assert clustering.centers is not None
     assert np.isfinite(clustering.centers).all()
     assert np.isfinite(state.attributes).all()
     assert clustering.sizes.sum() == sum(len(X) for X in tables)

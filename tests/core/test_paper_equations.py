@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from afcl.core.balance import Contribution, balance_weights, count
 from afcl.core.competition import client_upload, cooperate
-from afcl.core.indices import INDICES
 from afcl.core.messages import (
     Broadcast,
     Cells,
@@ -439,6 +438,7 @@ def test_coincident_seeds_are_one_and_the_largest_cluster_comes_first():
     state = round_of(state, {0: X})
     clustering = METHOD.result(state)
     assert clustering.k == 3
+    assert clustering.centers is not None
     assert clustering.centers[:, 0] == pytest.approx([0, 5, 9], abs=1e-6)
     assert clustering.sizes.tolist() == [2, 2, 1]
     assert clustering.scores == {"objective": state.objective}
@@ -472,6 +472,7 @@ def test_who_only_said_hello_counts_by_the_seeds_it_drew():
     state, _ = METHOD.absorb(state, answer(state, column(0, 0), 0))
     clustering = METHOD.result(state)
     assert clustering.sizes.tolist() == [5, 2]
+    assert clustering.centers is not None
     assert clustering.centers[:, 0].tolist() == [7.6, 0]
 
 
@@ -582,6 +583,7 @@ def test_degenerate_data_give_finite_answers(tables, options):
     for _ in range(3):
         state = round_of(METHOD.prepare(state), dict(enumerate(tables)))
     clustering = METHOD.result(state)
+    assert clustering.centers is not None
     assert np.isfinite(clustering.centers).all()
     assert clustering.sizes.sum() == sum(len(X) for X in tables)
     assert np.isfinite(state.objective)

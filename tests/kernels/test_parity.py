@@ -465,3 +465,17 @@ def test_an_unknown_choice_is_refused(monkeypatch):
     monkeypatch.setenv("AFCL_KERNELS", "fortran")
     with pytest.raises(InputError, match="AFCL_KERNELS is 'fortran': set it to auto"):
         kernels.assign(np.zeros((1, 1)), np.zeros((1, 1)))
+
+
+def test_interact_matlab_takes_a_step_per_row(seed):
+    rng = np.random.default_rng(seed)
+    start, rows = rng.random((5, 3)), rng.random((40, 3))
+    steps = 0.1 * rng.random((40, 3))
+    moved = [start.copy(), start.copy()]
+    for seeds, module in zip(moved, (reference, native), strict=True):
+        module.interact_matlab(seeds, rows, steps, 1e-4)
+    assert np.array_equal(*moved)
+    same = [start.copy(), start.copy()]
+    reference.interact_matlab(same[0], rows, steps[0], 1e-4)
+    reference.interact_matlab(same[1], rows, np.tile(steps[0], (40, 1)), 1e-4)
+    assert np.array_equal(*same)

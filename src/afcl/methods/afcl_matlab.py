@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """AFCL as its published code behaves: the paper's protocol with other arithmetic.
 
-As :mod:`.afcl_paper` except where this module says otherwise: attribute weights W in
-place of one learning rate, the nearest seed wins at the client, the server rebuilds
-the rows and lets all seeds compete for them again, absent clients are replayed, and Z
-uses mean and plain distances. It exists to reproduce the printed table.
+It exists to reproduce the printed table. As :mod:`.afcl_paper`, except:
+
+- attribute weights W take the place of one learning rate, random at first, then
+  learned from each round's participants;
+- the nearest seed wins at the client; the server rebuilds the rows and lets all seeds
+  compete for them again, with wins counted over the whole round;
+- an absent client that took part before and weighs more than the mean is replayed with
+  its last upload, behind the participants; that counts as taking part, from the next
+  round's weights on;
+- Z is over participants and replayed clients, from mean and plain distances.
 
 The parameters `winner` and `anchor` have no effect here.
 """
