@@ -50,7 +50,7 @@ class Loser(Afcl):
 
     def result(self, state):
         found = super().result(state)
-        return replace(found, centers=found.centers * np.nan)
+        return replace(found, centers=np.full((found.k, 2), np.nan))
 
 
 @pytest.mark.parametrize(
