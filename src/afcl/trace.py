@@ -54,7 +54,7 @@ def _plain(value: Any) -> Any:
 
 
 def to_line(event: Event) -> str:
-    """Return one event as a line of strict JSON; numbers that are not finite are null."""
+    """Return one event as a line of strict JSON; what is not finite becomes null."""
     compact = (",", ":")
     try:
         return json.dumps(event, default=_plain, separators=compact, allow_nan=False)

@@ -474,8 +474,8 @@ def test_interact_matlab_takes_a_step_per_row(seed):
     moved = [start.copy(), start.copy()]
     for seeds, module in zip(moved, (reference, native), strict=True):
         module.interact_matlab(seeds, rows, steps, 1e-4)
-    assert np.array_equal(*moved)
+    assert np.array_equal(moved[0], moved[1])
     same = [start.copy(), start.copy()]
     reference.interact_matlab(same[0], rows, steps[0], 1e-4)
     reference.interact_matlab(same[1], rows, np.tile(steps[0], (40, 1)), 1e-4)
-    assert np.array_equal(*same)
+    assert np.array_equal(same[0], same[1])

@@ -89,7 +89,7 @@ class DefaultParams:
         for name in ("min_cell", "contacts", "candidates"):
             value = getattr(self, name)
             _require(
-                isinstance(value, Integral) and value >= 1,
+                isinstance(value, Integral) and int(value) >= 1,
                 f"{name} must be a whole number, at least 1, not {value!r}",
             )
         _require(
