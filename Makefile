@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test check quality presets clean
+.PHONY: setup demo test check quality presets methods clean
 
 setup: $(STAMP)
 
@@ -38,6 +38,10 @@ quality: $(STAMP)
 # The presets beside each other, all runs counted: make presets DATA=dir [RUNS=20]
 presets: $(STAMP)
 	$(BIN)/python benchmarks/presets.py --data "$(DATA)" --runs $(or $(RUNS),20)
+
+# What every method costs on one mixture: the figures of docs/methods.md
+methods: $(STAMP)
+	$(BIN)/python benchmarks/methods.py
 
 clean:
 	rm -rf .venv afcl-demo .coverage .mypy_cache .ruff_cache .pytest_cache
