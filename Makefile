@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test check quality presets methods clean
+.PHONY: setup demo test check quality presets methods rivals clean
 
 setup: $(STAMP)
 
@@ -23,7 +23,10 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 # One run with the compiled kernels, one of the kernels' tests with compilation
-# switched off (so that coverage sees inside them), then the two thresholds.
+# switched off (so that coverage sees inside them), then the two thresholds. Two workers
+# on two cores: more threads in each would only get in each other's way.
+test: export OMP_NUM_THREADS = 1
+test: export OPENBLAS_NUM_THREADS = 1
 test: $(STAMP)
 	$(BIN)/coverage erase
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=
@@ -42,6 +45,10 @@ presets: $(STAMP)
 # What every method costs on one mixture: the figures of docs/methods.md
 methods: $(STAMP)
 	$(BIN)/python benchmarks/methods.py
+
+# The rivals beside their check values: make rivals DATA=dir [RUNS=20]
+rivals: $(STAMP)
+	$(BIN)/python benchmarks/rivals.py --data "$(DATA)" --runs $(or $(RUNS),20)
 
 clean:
 	rm -rf .venv afcl-demo .coverage .mypy_cache .ruff_cache .pytest_cache

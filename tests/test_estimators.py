@@ -14,11 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from afcl import AFCL, EventClock, Rounds, Schedule, make_method, method_names
+from afcl import AFCL, EventClock, Rounds, Schedule, make_method
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_mixture, make_sd1
 from afcl.exceptions import InputError, PrivacyWarning
-from afcl.testing import check_method
 
 #: Checks that cannot hold, each with its reason. There are none.
 EXPECTED_FAILURES: dict[str, str] = {}
@@ -42,11 +41,6 @@ def fitted(sd1):
 @pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API.*")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
-
-
-@pytest.mark.parametrize("name", method_names())
-def test_every_method_conforms(name, seed):
-    check_method(name, seed=seed)
 
 
 class TestAnswer:

@@ -290,8 +290,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     def save(self, path: Path | str) -> None:
         """Write the fitted model to a folder: ``model.json`` and ``arrays.npz``.
 
-        Neither holds a training row; a :class:`Schedule` given as `participation` is
-        not kept.
+        Neither holds a training row (but for the `pooled-` references, whose server has
+        them all); a :class:`Schedule` given as `participation` is not kept.
         """
         check_is_fitted(self, "n_clusters_")
         storage.save(self, Path(path))

@@ -100,7 +100,6 @@ class RivalState:
     model: Any = None
     finished: bool = False
     joined: bool = False
-    movement: float = 0.0
 
     def active(self) -> list[ClientId]:
         """Clients that said hello and have not left."""
@@ -295,7 +294,7 @@ class Rival(ABC):
             "k": clustering.k,
             "objective": self.objective(state),
             "version": state.version,
-            "movement": state.movement,
+            "movement": float(getattr(state.model, "movement", 0.0)),
             "seeds": clustering.centers,
         }
 
