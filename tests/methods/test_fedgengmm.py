@@ -206,7 +206,7 @@ def test_there_is_nothing_to_ask(seed):
     assert memory is None
     state, _ = method.absorb(state, replace(update, client=0, version=0, contact=1))
     assert method.end_round(state).model is state.model
-    with pytest.raises(RejectedMessage, match="nothing after the hello"):
+    with pytest.raises(RejectedMessage, match="nothing more than the hello"):
         method.absorb(state, Update(hello.payload, version=0, client=0, contact=1))
 
 
