@@ -377,7 +377,7 @@ def test_sampling_goes_on_while_candidates_are_few(seed):
     ("option", "text"),
     [
         ({"n_clusters": None}, "must be told the number of clusters"),
-        ({"n_clusters": 0}, "n_clusters must be at least 1, not 0"),
+        ({"n_clusters": 0}, "n_clusters must be a whole number, at least 1"),
         ({"sampling_rounds": 0}, "sampling_rounds must be at least 1, not 0"),
         ({"restarts": 0}, "restarts must be at least 1, not 0"),
         ({"patience": 0}, "patience must be at least 1, not 0"),

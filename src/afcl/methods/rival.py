@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,8 +54,10 @@ class KnownK:
                 "this method must be told the number of clusters: give n_clusters, "
                 "or ask it through 'any-k:' before its name"
             )
-        if self.n_clusters < 1:
-            raise InputError(f"n_clusters must be at least 1, not {self.n_clusters}")
+        if not (isinstance(self.n_clusters, Integral) and int(self.n_clusters) >= 1):
+            raise InputError(
+                f"n_clusters must be a whole number, at least 1, not {self.n_clusters!r}"
+            )
 
     @property
     def k(self) -> int:
@@ -260,7 +263,11 @@ class Rival(ABC):
         if state.model is None:
             return replace(state, model=self.start(state), joined=False)
         return replace(
-            state, model=self.on_join(state), joined=False, version=state.version + 1
+            state,
+            model=self.on_join(state),
+            joined=False,
+            finished=False,
+            version=state.version + 1,
         )
 
     def broadcast(self, state: RivalState) -> Broadcast:
