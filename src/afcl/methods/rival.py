@@ -55,8 +55,9 @@ class KnownK:
                 "or ask it through 'any-k:' before its name"
             )
         if not (isinstance(self.n_clusters, Integral) and int(self.n_clusters) >= 1):
+            wrong = repr(self.n_clusters)
             raise InputError(
-                f"n_clusters must be a whole number, at least 1, not {self.n_clusters!r}"
+                f"n_clusters must be a whole number, at least 1, not {wrong}"
             )
 
     @property
