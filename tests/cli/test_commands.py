@@ -276,7 +276,7 @@ class TestKilled:
     ("arguments", "text"),
     [
         (["run", "none.csv", "--out", "o"], "none.csv: no such file"),
-        (["run", "--out", "o"], "Missing argument 'SITE...'"),
+        (["run", "--out", "o"], "Missing argument 'SITE"),
         (["run", "{0}"], "Missing option '--out'"),
         (["run", "{0}", "--out", "o", "--speed"], "No such option: --speed"),
         (["run", "{0}", "--out", "o", "--seed", "x"], "Invalid value for '--seed'"),

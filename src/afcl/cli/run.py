@@ -25,7 +25,7 @@ SENT = {
 
 def run(
     sites: list[Path] = typer.Argument(
-        ..., help="One file per site: CSV, TSV or Parquet.", metavar="SITE..."
+        ..., help="One file per site: CSV, TSV or Parquet.", metavar="SITE"
     ),
     out: Path = typer.Option(..., help="Folder for the results.", metavar="DIR"),
     participation: str | None = typer.Option(
@@ -75,8 +75,9 @@ def run(
 ) -> None:
     """Cluster the rows of several sites together, without pooling them.
 
-    Writes result.json, centers.csv, path.csv, labels/SITE.csv and trace.jsonl to the
-    folder. The same command after an interruption continues where it stopped.
+    Writes result.json, centers.csv, path.csv, labels/SITE.csv and trace.jsonl.
+
+    The same command after an interruption continues where it stopped.
     """
     flags = {
         "method": method,
@@ -186,7 +187,8 @@ def in_words(result: dict[str, Any]) -> list[str]:
             text += "; next best k = {1} with {0:.3f}".format(*max(rivals))
         lines.append(text + ".")
     lines.append(
-        f"{result['rounds']} rounds, at most {most} messages a site, "
+        f"{result['rounds']} rounds, at most {most} "
+        f"{'message' if most == 1 else 'messages'} a site, "
         f"{sent / 1000:,.1f} kB sent in all; {SENT[result['parameters']['privacy']]}."
     )
     return lines

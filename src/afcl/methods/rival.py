@@ -51,7 +51,8 @@ class KnownK:
     def __post_init__(self) -> None:
         if self.n_clusters is None:
             raise InputError(
-                "this method must be told the number of clusters: give n_clusters, "
+                "this method must be told the number of clusters: give n_clusters "
+                "(--n-clusters), "
                 "or ask it through 'any-k:' before its name"
             )
         if not (isinstance(self.n_clusters, Integral) and int(self.n_clusters) >= 1):
