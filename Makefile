@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test check quality presets methods rivals clean
+.PHONY: setup demo test check quality presets methods rivals results clean
 
 setup: $(STAMP)
 
@@ -49,6 +49,14 @@ methods: $(STAMP)
 # The rivals beside their check values: make rivals DATA=dir [RUNS=20]
 rivals: $(STAMP)
 	$(BIN)/python benchmarks/rivals.py --data "$(DATA)" --runs $(or $(RUNS),20)
+
+# All runs of every spec, then the tables and plots of docs/results: make results DATA=dir
+# Hours on two cores; interrupted, it goes on where it stopped. SPECS="ablation seeds" for some.
+SPECS ?= trajectories convergence ablation seeds cost asynchrony paper-tables significance learned-k k-recovery time
+RUNS_DIR ?= bench-runs
+results: $(STAMP)
+	for spec in $(SPECS); do $(BIN)/afcl bench run $$spec --data "$(DATA)" --out $(RUNS_DIR) || exit 1; done
+	$(BIN)/afcl bench report $(RUNS_DIR) --data "$(DATA)" --pages docs/results
 
 clean:
 	rm -rf .venv afcl-demo .coverage .mypy_cache .ruff_cache .pytest_cache

@@ -74,7 +74,8 @@ def _refine(state: ServerState, bag: Cells) -> ServerState:
     empty = np.setdiff1d(np.arange(seeds.shape[0]), labels)
     if empty.size:
         far = weights * assign(bag.means, seeds)[1]
-        seeds[empty] = bag.means[np.argsort(-far, kind="stable")[: empty.size]]
+        spare = np.argsort(-far, kind="stable")[: empty.size]
+        seeds[empty[: spare.size]] = bag.means[spare]
         seeds, labels = lloyd(bag.means, weights, seeds, REFINE)
     counts, _, scatters = pool(bag, labels, seeds.shape[0])
     shift = float((counts * ((seeds - state.built_from) ** 2).sum(axis=1)).sum())

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw outputs of runs on disk: one file each, there whole or not at all.
+
+``runs/DATASET/METHOD/OPTIONS/SPLIT/PARTICIPATION/SEED.npz``: the path is the run's
+identity, so an existing file is a done run, and folders filled on several machines are
+merged by copying them together. A run that failed or met its time cap has a file too,
+which says so.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from afcl._typing import AnyArray, Ints
+from afcl.bench.spec import Run
+from afcl.exceptions import InputError
+
+RUNS = "runs"
+DONE, FAILED, CAPPED = "done", "failed", "capped"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one run gave.
+
+    Attributes
+    ----------
+    run
+        What was run.
+    status
+        ``done``, ``failed`` or ``capped`` (it met its time cap).
+    facts
+        JSON: reason of a failure; k', rounds, bytes, messages, seconds, CPU seconds,
+        scores and sizes of the data, versions of the libraries, the time cap.
+    labels
+        Cluster of every row, in the order of the data set.
+    arrays
+        Centres (scaled), and of the path every k with its scores.
+    trace
+        Events, where the spec asks for them.
+    """
+
+    run: Run
+    status: str
+    facts: dict[str, Any]
+    labels: Ints | None = None
+    arrays: dict[str, AnyArray] = field(default_factory=dict)
+    trace: list[dict[str, Any]] | None = None
+
+    @property
+    def k(self) -> int | None:
+        """Return the number of clusters found; None where there is no answer."""
+        return self.facts["k"] if self.status == DONE else None
+
+
+class Store:
+    """The folder of all runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, run: Run) -> Path:
+        """Return the file of a run."""
+        return self.folder / RUNS / run.path
+
+    def has(self, run: Run) -> bool:
+        """Whether the run has been made."""
+        return self.path(run).is_file()
+
+    def write(self, record: Record) -> None:
+        """Store a run's record, whole or not at all."""
+        path = self.path(record.run)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            beside.write_bytes(_packed(record))
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def read(self, run: Run) -> Record | None:
+        """Return a run's record, None if it has not been made."""
+        path = self.path(run)
+        return _unpacked(path) if path.is_file() else None
+
+    def facts(self, run: Run) -> tuple[str, dict[str, Any]] | None:
+        """Return a run's status and facts without its arrays."""
+        path = self.path(run)
+        if not path.is_file():
+            return None
+        head = _head(path)
+        return head["status"], head["facts"]
+
+    def has_trace(self, run: Run) -> bool:
+        """Whether the run's events were kept."""
+        return _head(self.path(run))["trace"] is not None
+
+    def forget(self, run: Run) -> None:
+        """Remove a run, so that it is made again."""
+        self.path(run).unlink(missing_ok=True)
+
+
+def _packed(record: Record) -> bytes:
+    head = {
+        "run": asdict(record.run),
+        "status": record.status,
+        "facts": record.facts,
+        "trace": record.trace,
+    }
+    text = json.dumps(head, default=_plain).encode()
+    arrays: dict[str, Any] = dict(record.arrays)
+    arrays["head"] = np.frombuffer(text, dtype=np.uint8)
+    if record.labels is not None:
+        small = record.labels.size and record.labels.max() < 2**8
+        arrays["labels"] = record.labels.astype(np.uint8 if small else np.int32)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _unpacked(path: Path) -> Record:
+    head = _head(path)
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files if name != "head"}
+    labels = arrays.pop("labels", None)
+    said = head["run"]
+    options = tuple((name, value) for name, value in said["options"])
+    return Record(
+        Run(**{**said, "options": options}),
+        head["status"],
+        head["facts"],
+        None if labels is None else labels.astype(np.int64),
+        arrays,
+        head["trace"],
+    )
+
+
+def _head(path: Path) -> dict[str, Any]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            head: dict[str, Any] = json.loads(file["head"].tobytes())
+            return head
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise InputError(
+            f"{path} is damaged ({error}): remove it, and run the benchmark again"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy's numbers and arrays as JSON has them."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} does not go into JSON")
