@@ -24,5 +24,9 @@ class JournalError(AfclError):
     """A checkpoint that belongs to another run, or cannot be read."""
 
 
+class Interrupted(AfclError):
+    """Somebody stopped it; the message says how to go on."""
+
+
 class PrivacyWarning(UserWarning):
     """A chosen level sends more than summaries; the text says what."""

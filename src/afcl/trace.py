@@ -23,6 +23,10 @@ SCHEMA = 1
 EVENTS: dict[str, tuple[str, ...]] = {
     "run": ("schema", "run", "method", "parameters", "seed", "clients"),
     "ranges": ("tick", "client", "rows", "bytes"),
+    "agreed": ("tick", "columns", "rows"),
+    "refused": ("tick", "name", "reason"),
+    "note": ("tick", "text"),
+    "resumed": ("tick",),
     "send": ("tick", "client", "contact", "version", "bytes"),
     "hello": ("tick", "client", "contact", "rows", "bytes", "array_bytes"),
     "update": (

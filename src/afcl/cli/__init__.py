@@ -8,10 +8,13 @@ from typing import Any
 
 import typer
 
+from afcl.cli.bench import bench
 from afcl.cli.demo import demo
+from afcl.cli.join import join, keygen
 from afcl.cli.predict import predict
 from afcl.cli.run import run
-from afcl.exceptions import AfclError
+from afcl.cli.serve import enrol, serve, status
+from afcl.exceptions import AfclError, Interrupted
 
 # Recent versions of Typer carry their own copy of Click; these are its two errors.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -28,6 +31,9 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(run)
 app.command()(predict)
+for command in (serve, join, status, keygen, enrol):
+    app.command()(command)
+app.add_typer(bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)
@@ -53,6 +59,8 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, _UsageError) and context is not None:
             text = f"{text.rstrip('.')}. See '{context.command_path} --help'."
         _fail(text, 2)
+    except Interrupted as error:
+        _fail(str(error), INTERRUPTED)
     except AfclError as error:
         _fail(str(error), 2)
     except (KeyboardInterrupt, typer.Abort):

@@ -10,14 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from afcl._typing import Floats
 from afcl.core.messages import payload
+from afcl.core.protocol import Clustering, PathLevel, Scores
 from afcl.core.scale import Box
 
 
 @payload
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The agreement: method and its options (JSON), root seed, box, rows in all."""
+    """The agreement: method and its options (JSON), root seed, box, rows in all.
+
+    `columns` are the agreed ones by name and in order; none: all columns, as they are.
+    """
 
     run: str
     method: str
@@ -26,6 +33,7 @@ class Terms:
     client: int
     box: Box
     n_rows: int
+    columns: tuple[str, ...] = ()
 
 
 @payload
@@ -54,3 +62,118 @@ class AskStep:
     version: int
     contact: int
     payload: Any
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class AskAnnouncement:
+    """Asks a site who it is, for its columns and (if `extremes`) their ranges."""
+
+    run: str
+    extremes: bool
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Tells a site that it does not fit; the reason says what to do about it."""
+
+    run: str
+    reason: str
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class AnswerLevel:
+    """One k of the path: its centres, sizes and scores (NaN: not defined)."""
+
+    k: int
+    centers: Any
+    sizes: Floats
+    scores: Floats
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A clustering as it travels to the clients at the end.
+
+    Reveals to every client the centres, sizes and scores of every k considered, and
+    what the method keeps for labelling rows.
+    """
+
+    centers: Any
+    sizes: Floats
+    indices: tuple[str, ...]
+    scores: Floats
+    path: tuple[AnswerLevel, ...]
+    names: tuple[str, ...]
+    values: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, clustering: Clustering) -> Answer:
+        """Take what travels."""
+        indices = tuple(clustering.scores)
+        names = tuple(sorted(clustering.extra))
+        return cls(
+            clustering.centers,
+            clustering.sizes,
+            indices,
+            _numbers(clustering.scores, indices),
+            tuple(
+                AnswerLevel(
+                    level.k, level.centers, level.sizes, _numbers(level.scores, indices)
+                )
+                for level in clustering.path
+            ),
+            names,
+            tuple(clustering.extra[name] for name in names),
+        )
+
+    def clustering(self) -> Clustering:
+        """Return the clustering again (without seeds and merges)."""
+        return Clustering(
+            self.centers,
+            self.sizes,
+            _scores(self.indices, self.scores),
+            tuple(
+                PathLevel(
+                    level.k,
+                    level.centers,
+                    level.sizes,
+                    _scores(self.indices, level.scores),
+                )
+                for level in self.path
+            ),
+            extra=dict(zip(self.names, self.values, strict=True)),
+        )
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run is over: label your rows by this answer; `facts` is JSON for people."""
+
+    terms: Terms
+    answer: Answer
+    facts: str
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A client has heard a refusal or the end; reveals nothing."""
+
+    run: str
+
+
+def _numbers(scores: Scores, indices: tuple[str, ...]) -> Floats:
+    known = [scores.get(name) for name in indices]
+    return np.array([np.nan if v is None else v for v in known], dtype=np.float64)
+
+
+def _scores(indices: tuple[str, ...], values: Floats) -> Scores:
+    return {
+        name: None if np.isnan(value) else float(value)
+        for name, value in zip(indices, values, strict=True)
+    }

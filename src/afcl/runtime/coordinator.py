@@ -9,9 +9,10 @@ think, and stop when it is done or the rounds are over.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,6 +29,11 @@ from afcl.trace import SCHEMA, Trace
 
 #: Contact number of the agreement on scales, before the hello (0).
 AGREEMENT = -1
+#: Stands in the journal where a client left, and for the server's own entry.
+LEFT, SERVER = -2, -1
+
+#: Records an event.
+Say = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,27 @@ class Spec:
     max_rounds: int = 100
     run: str = "run"
     names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What everybody works with from here on: columns (none: all), box, rows."""
+
+    box: Box
+    n_rows: int
+    columns: tuple[str, ...] = ()
+
+
+class Door(Protocol):
+    """Where the sites of a live run agree on columns and scale."""
+
+    def agree(self, say: Say) -> Agreed:
+        """Wait until enough sites fit together, and settle what they work with."""
+        ...
+
+    def resume(self, say: Say) -> None:
+        """Take up the agreement of an interrupted run."""
+        ...
 
 
 @dataclass
@@ -79,6 +106,11 @@ class Coordinator:
         Receives every event.
     clock
         Returns the wall-clock time stamped on events (None: no stamp).
+    door
+        Where the sites of a live run agree. None: everybody who is there is asked once,
+        which is what a simulation does.
+    patience
+        Seconds without any arrival after which a live run ends with what it has.
     """
 
     def __init__(
@@ -89,6 +121,8 @@ class Coordinator:
         journal: Journal | None = None,
         trace: Trace | None = None,
         clock: Callable[[], float] | None = None,
+        door: Door | None = None,
+        patience: float = math.inf,
     ) -> None:
         self.spec = spec
         self.transport = transport
@@ -103,6 +137,11 @@ class Coordinator:
         self._terms: Terms | None = None
         self._params: Any = None
         self._state: Any = None
+        self._door = door
+        self._patience = patience
+        self._heard_at = -math.inf
+        self._gone: set[ClientId] = set()
+        self._known: set[tuple[Any, ...]] | None = None
 
     # -------------------------------------------------------------- the run
 
@@ -147,6 +186,8 @@ class Coordinator:
             self._state = method.end_round(self._state)
             if changed:
                 self._prepare()
+            elif self._silence() > self._patience:
+                return "patience"
 
     def _prepare(self) -> None:
         self._state = self.spec.method.prepare(self._state)
@@ -156,31 +197,66 @@ class Coordinator:
     # -------------------------------------------------------------- the start
 
     def _start(self) -> None:
-        members = list(self.transport.members())
-        if not members:
-            raise InputError("no client is there at the start")
-        box, rows = self._agree(members)
-        method, spec = self.spec.method, self.spec
-        n_rows = sum(rows.values())
-        self._params = method.settle(method.parameters(**spec.options), n_rows)
-        self._terms = Terms(
+        if not self._restore():
+            if self._door is None:
+                agreed = self._agree()
+            else:
+                self._introduce()
+                agreed = self._door.agree(self._say)
+            self._open(self._settled(agreed))
+        self._greet()
+
+    def _settled(self, agreed: Agreed) -> Terms:
+        spec = self.spec
+        terms = Terms(
             spec.run,
-            method.name,
+            spec.method.name,
             json.dumps(dict(spec.options), sort_keys=True),
             spec.seed,
             -1,
-            box,
-            n_rows,
+            agreed.box,
+            agreed.n_rows,
+            agreed.columns,
         )
-        self._state = method.init((), self._params, spec.seed)
-        for client in members:
-            self._send_hello(client)
-        self._absorb_all()
+        if self._door is not None:
+            self._record(Entry(SERVER, AGREEMENT, encode(terms)))
+        return terms
+
+    def _greet(self) -> None:
+        """Hear the first hellos: of everybody who agreed, however long it takes."""
+        asked: set[ClientId] = set()
+        while True:
+            if not self._tallies:
+                for client in self.transport.members():
+                    if client not in asked:
+                        asked.add(client)
+                        self._send_hello(client)
+            self._absorb_all()
+            waiting = self._greeting() or not self._tallies
+            if self._door is None or not waiting or self._silence() > self._patience:
+                break
+            self.transport.advance()
         if not self._tallies:
             raise InputError("no client said hello")
 
-    def _agree(self, members: Iterable[ClientId]) -> tuple[Box, dict[ClientId, int]]:
+    def _open(self, terms: Terms) -> None:
+        """Begin with nothing absorbed, under these terms."""
+        method = self.spec.method
+        self._terms = terms
+        parameters = method.parameters(**self.spec.options)
+        self._params = method.settle(parameters, terms.n_rows)
+        self._state = method.init((), self._params, self.spec.seed)
+        self._heard_at = self._now()
+
+    def _greeting(self) -> bool:
+        """Whether a hello is still on its way."""
+        return any(contact == 0 for contact, _ in self._flights.values())
+
+    def _agree(self) -> Agreed:
         """Step 0: everybody's ranges, then the box; frozen from here on."""
+        members = list(self.transport.members())
+        if not members:
+            raise InputError("no client is there at the start")
         scale = self.spec.scale
         extremes = isinstance(scale, str)
         if extremes and scale != "minmax":
@@ -211,8 +287,8 @@ class Coordinator:
             )
         if not ranges:
             raise InputError("no client answered the agreement on scales")
-        rows = {client: said.n_rows for client, said in ranges.items()}
-        return _box(scale, list(ranges.values())), rows
+        heard = list(ranges.values())
+        return Agreed(_box(scale, heard), sum(each.n_rows for each in heard))
 
     def _introduce(self) -> None:
         spec = self.spec
@@ -226,13 +302,53 @@ class Coordinator:
             clients=list(spec.names),
         )
 
+    def _restore(self) -> bool:
+        """Take up a live run from its journal; whether there was one to take up.
+
+        The methods are pure, so the messages absorbed tick by tick are the state. What
+        the trace already tells is not told again.
+        """
+        if self._journal is None or self._door is None:
+            return False
+        log = self._journal.log
+        ours = [e for e in log if (e.client, e.contact) == (SERVER, AGREEMENT)]
+        if not ours:
+            return False
+        self._open(decode(ours[0].data))
+        self._door.resume(self._say)
+        self._known = {_key(event) for event in self.trace.events}
+        said = [e for e in log if e.contact >= 0 or e.contact == LEFT]
+        for tick in range(max((e.tick for e in said), default=0) + 1):
+            self._tick = tick
+            now = [entry for entry in said if entry.tick == tick]
+            for entry in now:
+                self._absorb_again(entry)
+            if tick > 0:
+                self._state = self.spec.method.end_round(self._state)
+                if now:
+                    self._prepare()
+        self._known = None
+        self._say("resumed")
+        return True
+
+    def _absorb_again(self, entry: Entry) -> None:
+        if entry.contact == LEFT:
+            self._leave(entry.client)
+            return
+        self._version = max(self._version, entry.version)
+        self._contacts[entry.client] = max(
+            entry.contact, self._contacts.get(entry.client, 0)
+        )
+        reply = Reply(-1, entry.client, entry.data, entry.memory)
+        self._take(reply, entry.contact, entry.version)
+
     # -------------------------------------------------------------- sending
 
     def _dispatch(self, broadcast: Broadcast) -> None:
         """Greet who is new; send the broadcast to who is here and wanted."""
         self._version = broadcast.version
         for client in self.transport.members():
-            if client not in self._tallies:
+            if client not in self._tallies or client in self._gone:
                 self._send_hello(client)
             elif broadcast.wanted is None or client in broadcast.wanted:
                 self._send_step(client, broadcast)
@@ -267,6 +383,8 @@ class Coordinator:
     def _absorb_all(self) -> bool:
         """Absorb what has arrived; return whether anything had."""
         answers = self.transport.poll()
+        if answers:
+            self._heard_at = self._now()
         for answer in answers:
             contact, version = self._flights.pop(answer.ticket, (AGREEMENT, 0))
             if isinstance(answer, Failure):
@@ -276,12 +394,17 @@ class Coordinator:
         return bool(answers)
 
     def _fail(self, failure: Failure, contact: int) -> None:
-        if failure.gone:
-            left = Left(failure.client)
-            self._state, _ = self.spec.method.absorb(self._state, left)
-            self._say("left", client=failure.client)
+        if failure.gone and failure.client in self._tallies:
+            if self._door is not None:
+                self._record(Entry(failure.client, LEFT, b"", tick=self._tick))
+            self._leave(failure.client)
         else:
             self._say_failure(failure, contact)
+
+    def _leave(self, client: ClientId) -> None:
+        self._gone.add(client)
+        self._state, _ = self.spec.method.absorb(self._state, Left(client))
+        self._say("left", client=client)
 
     def _take(self, reply: Reply, contact: int, version: int) -> None:
         """Check, write down, absorb; a message that fails changes nothing."""
@@ -292,9 +415,10 @@ class Coordinator:
         except RejectedMessage as error:
             self._say_rejected(reply, contact, error)
             return
-        if self._journal is not None:
-            self._journal.record(Entry(client, contact, reply.data, reply.memory))
+        where = (client, contact, reply.data, reply.memory, version, self._tick)
+        self._record(Entry(*where))
         self._state = state
+        self._gone.discard(client)
         tally = self._tallies.setdefault(client, Tally())
         tally.messages += 1
         tally.bytes += len(reply.data)
@@ -309,6 +433,19 @@ class Coordinator:
 
     # -------------------------------------------------------------- recording
 
+    def _record(self, entry: Entry) -> None:
+        if self._journal is not None:
+            self._journal.record(entry)
+
+    def _now(self) -> float:
+        if self._clock is None or math.isinf(self._patience):
+            return 0.0
+        return self._clock()
+
+    def _silence(self) -> float:
+        """Seconds since anything arrived."""
+        return self._now() - self._heard_at
+
     def _say_failure(self, failure: Failure, contact: int) -> None:
         self._say(
             "failure", client=failure.client, contact=contact, reason=failure.reason
@@ -318,8 +455,16 @@ class Coordinator:
         self._say("rejected", client=reply.client, contact=contact, reason=str(error))
 
     def _say(self, event: str, **fields: Any) -> None:
+        said = {"event": event, "tick": self._tick, **fields}
+        if self._known is not None and _key(said) in self._known:
+            return
         stamp = {} if self._clock is None else {"at": self._clock()}
         self.trace.add(event, tick=self._tick, **fields, **stamp)
+
+
+def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what tells an event of the past from all others."""
+    return tuple(event.get(name) for name in ("event", "tick", "client", "contact"))
 
 
 def _stamped(said: Any, client: ClientId, contact: int, version: int) -> Message:

@@ -18,25 +18,39 @@ from types import TracebackType
 from afcl.exceptions import JournalError
 
 _FRAME = struct.Struct("<II")
-_KEY = struct.Struct("<qqI")
+_KEY = struct.Struct("<qqqqI")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one client sent at one contact, and what it remembered after it."""
+    """What one client sent at one contact, and what it remembered after it.
+
+    `version` is that of the broadcast it answers, `tick` when it was absorbed.
+    """
 
     client: int
     contact: int
     data: bytes
     memory: bytes = b""
+    version: int = 0
+    tick: int = 0
 
 
 class Journal:
-    """An append-only file of entries; the first frame names the run it belongs to."""
+    """An append-only file of entries; the first frame names the run it belongs to.
+
+    Attributes
+    ----------
+    entries
+        The newest entry of every (client, contact).
+    log
+        All entries, in the order in which they were absorbed.
+    """
 
     def __init__(self, path: Path | str, fingerprint: str) -> None:
         self.path = Path(path)
         self.entries: dict[tuple[int, int], Entry] = {}
+        self.log: list[Entry] = []
         end = self._read(fingerprint) if self.path.exists() else 0
         self._file = open(self.path, "r+b" if end else "wb")
         self._file.truncate(end)
@@ -76,6 +90,7 @@ class Journal:
 
     def _keep(self, entry: Entry) -> None:
         self.entries[entry.client, entry.contact] = entry
+        self.log.append(entry)
 
     def _append(self, body: bytes) -> None:
         self._file.write(_FRAME.pack(len(body), zlib.crc32(body)) + body)
@@ -84,7 +99,8 @@ class Journal:
 
     def record(self, entry: Entry) -> None:
         """Append an entry unless it is known already."""
-        if (entry.client, entry.contact) in self.entries:
+        known = self.entries.get((entry.client, entry.contact))
+        if known is not None and known.tick == entry.tick:
             return
         self._append(_pack(entry))
         self._keep(entry)
@@ -95,11 +111,13 @@ class Journal:
 
 
 def _pack(entry: Entry) -> bytes:
-    head = _KEY.pack(entry.client, entry.contact, len(entry.memory))
+    where = (entry.client, entry.contact, entry.version, entry.tick)
+    head = _KEY.pack(*where, len(entry.memory))
     return head + entry.memory + entry.data
 
 
 def _unpack(body: bytes) -> Entry:
-    client, contact, length = _KEY.unpack_from(body)
+    client, contact, version, tick, length = _KEY.unpack_from(body)
     middle = _KEY.size + length
-    return Entry(client, contact, body[middle:], body[_KEY.size : middle])
+    memory = body[_KEY.size : middle]
+    return Entry(client, contact, body[middle:], memory, version, tick)

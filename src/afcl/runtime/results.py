@@ -148,8 +148,7 @@ def write_result(
 ) -> None:
     """Write labels, centres, path and, last, ``result.json``."""
     for name, values in labels.items():
-        rows = ([int(label)] for label in values)
-        write_text(folder / LABELS / f"{name}.csv", _csv(["cluster"], rows))
+        write_labels(folder / LABELS / f"{name}.csv", values)
     if result["centers"] is not None:
         numbered = zip(
             range(result["n_clusters"]),
@@ -172,6 +171,11 @@ def write_result(
     write_text(folder / "path.csv", _csv(["k", *indices], levels))
     write_text(folder / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
     (folder / JOURNAL).unlink(missing_ok=True)
+
+
+def write_labels(path: Path, labels: Ints) -> None:
+    """Write a site's labels, a line for every row of its file."""
+    write_text(path, _csv(["cluster"], ([int(label)] for label in labels)))
 
 
 def _blank(value: float | None) -> float | str:

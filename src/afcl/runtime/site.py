@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from afcl._typing import Floats
@@ -25,8 +26,9 @@ class Site:
         The method's memory of this client, None until it has one.
     """
 
-    def __init__(self, rows: Floats) -> None:
+    def __init__(self, rows: Floats, columns: Sequence[str] = ()) -> None:
         self.rows = rows
+        self.columns = tuple(columns)
         self.memory: Any = None
         self._terms: Terms | None = None
         self._scaled: Floats | None = None
@@ -43,10 +45,16 @@ class Site:
         raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
 
     def scaled(self, terms: Terms) -> Floats:
-        """Return the rows in the agreed units."""
+        """Return the rows in the agreed columns and units."""
         if self._scaled is None or self._terms is not terms:
-            self._terms, self._scaled = terms, terms.box.scale(self.rows)
+            self._terms, self._scaled = terms, terms.box.scale(self._agreed(terms))
         return self._scaled
+
+    def _agreed(self, terms: Terms) -> Floats:
+        if not terms.columns:
+            return self.rows
+        at = [self.columns.index(name) for name in terms.columns]
+        return self.rows[:, at]
 
     def _hello(self, terms: Terms) -> bytes:
         method = get_method(terms.method)

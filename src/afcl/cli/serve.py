@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``afcl serve``, ``enrol``, ``status``: the coordinator's side of a live run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from afcl.cli.settings import settings
+
+if TYPE_CHECKING:
+    from afcl.runtime.federation import Plan
+    from afcl.runtime.flower.keys import Tls
+
+#: Seconds between two looks at the run.
+PAUSE = 0.5
+#: Public keys that may join, and the certificates, below the run's folder.
+ENROLLED, CERTIFICATES = "enrolled", "tls"
+INSECURE = "no TLS: what is sent can be read and changed on the way; anybody can join"
+
+
+def serve(
+    out: Path | None = typer.Option(None, help="Folder of the run.", metavar="DIR"),
+    resume: Path | None = typer.Option(
+        None, help="Go on with the interrupted run in this folder.", metavar="DIR"
+    ),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
+    port: int = typer.Option(8000, help="Port to listen on."),
+    min_clients: int = typer.Option(
+        2, min=1, help="Begin when so many sites fit together."
+    ),
+    tls: Path | None = typer.Option(
+        None,
+        help="Folder with ca.crt, server.crt, server.key; made if empty (DIR/tls).",
+        metavar="DIR",
+    ),
+    names: list[str] = typer.Option(
+        [], "--hostname", help="Name sites reach this machine by, for the certificate."
+    ),
+    insecure: bool = typer.Option(False, "--insecure", help="Go without TLS."),
+    ranges: list[str] = typer.Option(
+        [], help="Public bounds of a column, so that none are asked for: age=0:120."
+    ),
+    columns: list[str] = typer.Option([], help="Use exactly these columns; repeat."),
+    patience: float = typer.Option(
+        600.0, help="End after so many seconds without any answer."
+    ),
+    linger: float = typer.Option(
+        0.0, help="Stay open for late joiners so many seconds after the end."
+    ),
+    min_cell: int | None = typer.Option(None, help="Smallest group of rows (5)."),
+    seed: int | None = typer.Option(None, help="Seed of everything random (0)."),
+    config: Path | None = typer.Option(
+        None, help="TOML file with settings as for 'afcl run'."
+    ),
+) -> None:
+    """Coordinate a run between machines, on Flower.
+
+    Sites join with 'afcl join'. Killed or stopped, 'afcl serve --resume DIR' goes on.
+    """
+    from afcl.exceptions import InputError
+    from afcl.runtime.federation import Plan
+    from afcl.runtime.results import RESULT
+
+    if (out is None) == (resume is None):
+        raise InputError("give --out DIR for a new run, or --resume DIR for an old one")
+    folder = Path(out or resume or ".").resolve()
+    if insecure and tls is not None:
+        raise InputError("--insecure and --tls exclude each other: leave one out")
+    if resume is not None:
+        plan = Plan.read(folder)
+        if (folder / RESULT).is_file():
+            typer.echo(f"{folder} is finished; nothing to resume.")
+            return
+    else:
+        flags = {"min_cell": min_cell, "seed": seed, "columns": tuple(columns)}
+        chosen = settings(config, flags)
+        plan = _new_plan(folder, chosen, min_clients, ranges, patience, linger)
+    if insecure:
+        print(f"warning: {INSECURE}", file=sys.stderr)
+    certificates = None
+    if not insecure:
+        from afcl.runtime.flower.keys import make_server_certificates
+
+        hosts = [*names, host, "localhost", "127.0.0.1"]
+        certificates = make_server_certificates(tls or folder / CERTIFICATES, hosts)
+    _coordinate(folder, plan, host, port, certificates)
+
+
+def _new_plan(
+    folder: Path,
+    chosen: dict[str, Any],
+    min_clients: int,
+    ranges: list[str],
+    patience: float,
+    linger: float,
+) -> Plan:
+    import secrets
+
+    from afcl.cli.run import chosen_method
+    from afcl.exceptions import InputError
+    from afcl.privacy import EXACT_WARNING
+    from afcl.runtime.federation import PLAN, Plan
+
+    if (folder / PLAN).exists():
+        raise InputError(
+            f"{folder} holds a run already: go on with 'afcl serve --resume {folder}', "
+            "or choose another folder"
+        )
+    method, options, level = chosen_method(chosen)
+    method.parameters(**options)
+    if level == "exact":
+        print(f"warning: {EXACT_WARNING}", file=sys.stderr)
+    plan = Plan(
+        secrets.token_hex(8),
+        method.name,
+        options,
+        chosen["seed"],
+        chosen["max_rounds"],
+        min_clients,
+        chosen["columns"],
+        _bounds(ranges),
+        patience,
+        linger,
+        parameters={**chosen, "privacy": level},
+    )
+    plan.write(folder)
+    return plan
+
+
+def _bounds(texts: list[str]) -> dict[str, tuple[float, float]] | None:
+    """Read ``age=0:120``."""
+    from afcl.exceptions import InputError
+
+    bounds = {}
+    for text in texts:
+        name, _, both = text.rpartition("=")
+        try:
+            low, high = (float(part) for part in both.split(":"))
+        except ValueError:
+            low, high = 1.0, 0.0
+        if not name or not low <= high:
+            raise InputError(
+                f"--ranges {text}: give COLUMN=LOW:HIGH, such as age=0:120"
+            )
+        bounds[name] = (low, high)
+    return bounds or None
+
+
+def _coordinate(
+    folder: Path, plan: Plan, host: str, port: int, tls: Tls | None
+) -> None:
+    """Start the engine, watch the run, end the engine whatever happens."""
+    from afcl.exceptions import InputError, Interrupted
+    from afcl.runtime.federation import FAILED
+    from afcl.runtime.flower import processes
+    from afcl.runtime.results import RESULT, read_result
+
+    processes.require_free(host, port)
+    (folder / FAILED).unlink(missing_ok=True)
+    engine = folder / "engine"
+    env = processes.environment(engine)
+    with _ended_by_signals():
+        link = processes.start_superlink(engine, host, port, tls, env)
+        try:
+            _say_welcome(host, port, tls, plan)
+            address = f"{host}:{port}"
+            known = _enrol_new(folder, address, tls, env, set())
+            processes.submit(processes.APP, address, tls, env, {"out": str(folder)})
+            follow = _follow(folder)
+            while not (folder / RESULT).is_file():
+                for line in next(follow):
+                    typer.echo(line)
+                if (folder / FAILED).is_file():
+                    said = json.loads((folder / FAILED).read_text(encoding="utf-8"))
+                    raise InputError(said["reason"])
+                if not link.alive:
+                    raise InputError(
+                        f"the engine ended by itself: see {engine}, then go on with "
+                        f"'afcl serve --resume {folder}'"
+                    )
+                known = _enrol_new(folder, address, tls, env, known)
+                time.sleep(PAUSE)
+            for line in next(follow):
+                typer.echo(line)
+        except (KeyboardInterrupt, _Ended):
+            raise Interrupted(
+                f"stopped; 'afcl serve --resume {folder}' goes on"
+            ) from None
+        finally:
+            link.stop()
+    result = read_result(folder)
+    typer.echo(
+        f"{result['n_clusters']} clusters in "
+        f"{sum(site['rows'] for site in result['sites']):,} rows at "
+        f"{len(result['sites'])} sites. Result in {folder}."
+    )
+
+
+def _say_welcome(host: str, port: int, tls: Tls | None, plan: Plan) -> None:
+    how = "--insecure" if tls is None else f"--ca {tls.ca} --key KEY"
+    typer.echo(
+        f"Listening on {host}:{port} for {plan.min_clients} sites or more. "
+        f"A site joins with: afcl join {host}:{port} --data FILE --name NAME "
+        f"--out DIR {how}"
+    )
+
+
+def _enrol_new(
+    folder: Path, address: str, tls: Tls | None, env: dict[str, str], known: set[Path]
+) -> set[Path]:
+    """Register keys that were put into the run's folder since the last look."""
+    from afcl.runtime.flower import processes
+
+    found = set((folder / ENROLLED).glob("*.pub"))
+    if tls is not None:
+        for key in sorted(found - known):
+            processes.register(key, address, tls, env)
+            typer.echo(f"enrolled {key.stem}")
+    return found
+
+
+class _Ended(Exception):
+    """SIGTERM arrived."""
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Turn SIGTERM into an exception, so that everything is cleaned up."""
+
+    def end(number: int, frame: object) -> None:
+        raise _Ended
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def enrol(
+    keys: list[Path] = typer.Argument(..., help="Public keys of sites.", metavar="KEY"),
+    run: Path | None = typer.Option(
+        None, help="Folder of the run (the only one here).", metavar="DIR"
+    ),
+) -> None:
+    """Let sites join a run: their public keys, made with 'afcl keygen'.
+
+    Works before and while the run is served; a restart remembers them.
+    """
+    from afcl.exceptions import InputError
+
+    folder = run if run is not None else _only_run(Path.cwd())
+    for key in keys:
+        if not key.is_file():
+            raise InputError(f"no file {key}: give the .pub file of 'afcl keygen'")
+        if not key.read_bytes().startswith(b"ecdsa-sha2-"):
+            raise InputError(f"{key} is no public key of 'afcl keygen': give KEY.pub")
+    to = folder / ENROLLED
+    to.mkdir(parents=True, exist_ok=True)
+    for key in keys:
+        part = to / f".{key.name}"
+        shutil.copy(key, part)
+        os.replace(part, to / key.name)
+        typer.echo(f"{key.name} may join the run in {folder}")
+
+
+def _only_run(where: Path) -> Path:
+    from afcl.exceptions import InputError
+    from afcl.runtime.federation import PLAN
+
+    runs = [where] if (where / PLAN).is_file() else []
+    runs += [path.parent for path in sorted(where.glob(f"*/{PLAN}"))]
+    if len(runs) != 1:
+        raise InputError(
+            f"{len(runs)} runs in {where}: say which one with --run DIR (the --out of "
+            "'afcl serve')"
+        )
+    return runs[0]
+
+
+def _follow(folder: Path) -> Iterator[list[str]]:
+    """Say in words what was new in the trace since the last time."""
+    from afcl.cli.story import Story
+
+    story = Story()
+    while True:
+        yield story.read(folder)
+
+
+def status(
+    folder: Path = typer.Argument(..., help="Folder of the run.", metavar="DIR"),
+) -> None:
+    """Tell who is in, who is late, k so far, and how long it may take."""
+    from afcl.cli.story import Story
+    from afcl.runtime.federation import Plan
+
+    plan = Plan.read(folder)
+    story = Story()
+    story.read(folder)
+    for line in story.summary(plan, folder, time.time()):
+        typer.echo(line)

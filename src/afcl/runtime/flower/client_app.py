@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Flower runs at a site: one answer to one request, from the site's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from afcl.exceptions import AfclError
+from afcl.runtime.flower.post import packed, unpacked
+from afcl.runtime.member import answer
+
+app = ClientApp()
+
+
+@app.query()
+def query(message: Message, context: Context) -> Message:
+    """Answer, or say in one line why not."""
+    request, _ = unpacked(message.content)
+    folder = Path(str(context.node_config["folder"]))
+    try:
+        content = packed(answer(folder, request))
+    except AfclError as error:
+        content = packed(b"", str(error))
+    return Message(content, reply_to=message)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A site of a live run: its file, its promises, what it writes for itself.
+
+An engine may start a new process for every request, so that everything a site knows is
+in its folder: `site.json` (what it was told when it joined, and how far it is) and
+`memory.bin` (its method's memory). Rows and labels never leave the site.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from afcl.core.terms import (
+    AskAnnouncement,
+    AskHello,
+    AskStep,
+    Finish,
+    Noted,
+    Refusal,
+    Terms,
+)
+from afcl.data.tables import Sites, in_input_order, read_sites
+from afcl.exceptions import InputError, RejectedMessage
+from afcl.methods import get_method
+from afcl.runtime.agreement import announce
+from afcl.runtime.codec import decode, encode
+from afcl.runtime.results import RESULT, write_labels, write_text
+from afcl.runtime.site import Site
+
+SITE, MEMORY = "site.json", "memory.bin"
+WAITING, JOINED, REFUSED, DONE = "waiting", "joined", "refused", "done"
+#: The one method a site takes part in without being told otherwise.
+METHOD = "afcl"
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What a site was told when it joined, and how far it is.
+
+    Attributes
+    ----------
+    data, columns, drop, missing
+        The file and which of it counts, as in ``afcl run``.
+    name, units
+        What the site says of itself.
+    min_cell, method
+        What the site insists on, whatever the coordinator asks for: no smaller cells,
+        no other method.
+    run, fingerprint, state, reason
+        The run it takes part in, its rows as they were then, and where it stands.
+    """
+
+    data: str
+    name: str
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    missing: str = "error"
+    units: Mapping[str, str] = field(default_factory=dict)
+    min_cell: int = 5
+    method: str = METHOD
+    run: str = ""
+    fingerprint: str = ""
+    state: str = WAITING
+    reason: str = ""
+
+    def read(self) -> Sites:
+        """Read the site's rows; bad ones end in one line."""
+        return read_sites(
+            [Path(self.data)],
+            columns=self.columns or None,
+            drop=self.drop,
+            missing=self.missing,
+            min_rows=self.min_cell,
+        )
+
+
+def open_membership(folder: Path) -> Membership:
+    """Read how far the site is."""
+    try:
+        said = json.loads((folder / SITE).read_text(encoding="utf-8"))
+        lists = {name: tuple(said[name]) for name in ("columns", "drop")}
+        return Membership(**{**said, **lists})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder / SITE} cannot be read: {error}") from error
+
+
+def keep_membership(folder: Path, membership: Membership) -> None:
+    """Write how far the site is, whole or not at all."""
+    write_text(folder / SITE, json.dumps(asdict(membership), indent=2) + "\n")
+
+
+def answer(folder: Path, request: bytes) -> bytes:
+    """Answer one request of the coordinator, from what is in the site's folder."""
+    member = open_membership(folder)
+    asked = decode(request)
+    run = asked.terms.run if hasattr(asked, "terms") else asked.run
+    if member.run not in ("", run):
+        raise RejectedMessage(f"{member.name} takes part in another run")
+    if isinstance(asked, Refusal):
+        keep_membership(
+            folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
+        )
+        return encode(Noted(run))
+    sites = member.read()
+    table = sites.tables[0]
+    found = table.fingerprint()
+    if member.fingerprint not in ("", found):
+        raise RejectedMessage(f"the rows of {member.name} have changed during the run")
+    if isinstance(asked, AskAnnouncement):
+        joined = replace(member, run=run, fingerprint=found, state=JOINED)
+        keep_membership(folder, joined)
+        said = announce(
+            member.name, table.columns, table.values, member.units, asked.extremes
+        )
+        return encode(said)
+    if isinstance(asked, Finish):
+        _finish(folder, member, sites, asked)
+        return encode(Noted(run))
+    if not isinstance(asked, AskHello | AskStep):
+        raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
+    check_terms(member, asked.terms)
+    return _work(folder, Site(table.values, table.columns), request)
+
+
+def check_terms(member: Membership, terms: Terms) -> None:
+    """Refuse to say more than the site has promised to say."""
+    if terms.method != member.method:
+        raise RejectedMessage(
+            f"{member.name} takes part in {member.method} only, not in {terms.method}: "
+            f"join with --method {terms.method} to allow it"
+        )
+    least = json.loads(terms.options).get("min_cell", member.min_cell)
+    if member.method == METHOD and least < member.min_cell:
+        raise RejectedMessage(
+            f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "
+            f"with --min-cell {least} to allow it"
+        )
+
+
+def _work(folder: Path, site: Site, request: bytes) -> bytes:
+    """Answer with the memory of the last time, and keep the new one."""
+    kept = folder / MEMORY
+    if kept.is_file():
+        site.memory = decode(kept.read_bytes())
+    said = site.answer(request)
+    if site.memory is not None:
+        part = kept.with_name(kept.name + ".part")
+        part.write_bytes(encode(site.memory))
+        part.replace(kept)
+    return said
+
+
+def _finish(folder: Path, member: Membership, sites: Sites, asked: Finish) -> None:
+    """Label the site's own rows, and write what it takes home."""
+    if (folder / RESULT).is_file():
+        return
+    table = sites.tables[0]
+    site = Site(table.values, table.columns)
+    memory = folder / MEMORY
+    known = decode(memory.read_bytes()) if memory.is_file() else None
+    clustering = asked.answer.clustering()
+    method = get_method(asked.terms.method)
+    rows = site.scaled(asked.terms)
+    labels = method.label(clustering, rows, known, asked.terms.client)
+    result: dict[str, Any] = json.loads(asked.facts)
+    own = np.bincount(labels, minlength=clustering.k)
+    result["site"] = {
+        "name": member.name,
+        "rows": int(table.values.shape[0]),
+        "sizes": [int(size) for size in own],
+    }
+    write_labels(folder / "labels.csv", in_input_order(labels, sites.kept[0]))
+    write_text(folder / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
+    keep_membership(folder, replace(member, state=DONE))

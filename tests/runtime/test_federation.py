@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live runs without an engine: real folders and messages, a post made of lists."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from afcl import Replay
+from afcl.data.split import kmeans_split
+from afcl.data.synthetic import make_sd1
+from afcl.exceptions import AfclError, InputError
+from afcl.methods import get_method
+from afcl.runtime.coordinator import Spec
+from afcl.runtime.federation import Plan, serve_run
+from afcl.runtime.lobby import Lobby
+from afcl.runtime.member import (
+    DONE,
+    REFUSED,
+    Membership,
+    answer,
+    keep_membership,
+    open_membership,
+)
+from afcl.runtime.results import read_result
+from afcl.runtime.simulate import simulate
+from afcl.runtime.transport import Failure, Reply
+from afcl.trace import read_trace
+
+COLUMNS = ("height", "weight")
+
+
+class Crash(BaseException):
+    """The server is killed."""
+
+
+class ListPost:
+    """Sites as folders; a request is answered `slow` looks after it was sent.
+
+    `arrives` and `leaves` say at which look a site can first, and no more, be reached.
+    """
+
+    def __init__(self, folders, arrives=None, leaves=None, slow=None, crash_at=None):
+        self.folders = folders
+        self.arrives = arrives or {}
+        self.leaves = leaves or {}
+        self.slow = slow or {}
+        self.crash_at = crash_at
+        self.looks = 0
+        self.sent = 0
+        self.flying = {}
+        self.requests = []
+
+    def nodes(self):
+        self.looks += 1
+        if self.looks > 2000:
+            raise AssertionError("the run does not end")
+        return [a for a in self.folders if self._here(a)]
+
+    def _here(self, address):
+        first, last = self.arrives.get(address, 0), self.leaves.get(address, 10**9)
+        return first <= self.looks < last
+
+    def send(self, address, data):
+        self.sent += 1
+        if self.sent == self.crash_at:
+            raise Crash
+        due = self.looks + 1 + self.slow.get(address, 0)
+        self.flying[self.sent] = (due, address, data)
+        self.requests.append((address, data))
+        return self.sent
+
+    def poll(self):
+        arrived: list[Reply | Failure] = []
+        for ticket, (due, address, data) in list(self.flying.items()):
+            if due <= self.looks and self._here(address):
+                del self.flying[ticket]
+                try:
+                    said = answer(self.folders[address], data)
+                    arrived.append(Reply(ticket, address, said))
+                except AfclError as error:
+                    arrived.append(Failure(ticket, address, str(error)))
+        return arrived
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    """A clock that moves by a second with every look, and a sleep that does not."""
+    init = Lobby.__init__
+
+    def patched(self, *args, **kwargs):
+        ticks = iter(range(10**9))
+        kwargs |= {"clock": lambda: float(next(ticks)), "sleep": lambda seconds: None}
+        init(self, *args, **kwargs)
+
+    monkeypatch.setattr(Lobby, "__init__", patched)
+
+
+def write_sites(tmp_path, n_sites=4, seed=0):
+    X, _ = make_sd1(seed)
+    owner = kmeans_split(X, n_sites, random_state=seed)
+    tables, folders = [], {}
+    for site in range(n_sites):
+        rows = X[owner == site]
+        tables.append(rows)
+        folder = tmp_path / f"site-{site}"
+        folder.mkdir()
+        path = folder / "rows.csv"
+        pl.DataFrame(rows, schema=list(COLUMNS)).write_csv(path)
+        keep_membership(folder, Membership(str(path), f"site-{site}"))
+        folders[100 + site] = folder
+    return tables, folders
+
+
+def plan(folder, **changes):
+    made = Plan("run", "afcl", {}, 0, 100, 4, patience=500.0, parameters={})
+    made = replace(made, **changes)
+    folder.mkdir(exist_ok=True)
+    made.write(folder)
+    return folder
+
+
+def events(folder, *kinds):
+    return [e for e in read_trace(folder / "trace.jsonl") if e["event"] in kinds]
+
+
+def replayed(folder, tables):
+    """Run the trace again in the simulator."""
+    trace = read_trace(folder / "trace.jsonl")
+    spec = Spec(get_method("afcl"), {}, 0, run="run")
+    return simulate(spec, tables, Replay.of(trace))
+
+
+def in_order(tables, folder):
+    """Return the tables by client number, which is the order of admission."""
+    names = {e["client"]: e["name"] for e in events(folder, "ranges")}
+    return [tables[int(names[c].split("-")[1])] for c in sorted(names)]
+
+
+def assert_same(folder, tables):
+    result = read_result(folder)
+    outcome = replayed(folder, in_order(tables, folder))
+    box = outcome.finished.terms.box
+    centers = box.unscale(outcome.finished.clustering.centers)
+    assert result["n_clusters"] == outcome.clustering.k
+    assert np.array_equal(np.array(result["centers"]), centers)
+
+
+def test_four_sites_find_four_clusters(tmp_path, seed):
+    tables, folders = write_sites(tmp_path, seed=seed)
+    folder = plan(tmp_path / "run")
+    serve_run(ListPost(folders), folder)
+    result = read_result(folder)
+    assert result["n_clusters"] == 4
+    assert result["columns"] == list(COLUMNS)
+    assert [site["messages"] for site in result["sites"]] == [3] * 4
+    assert not (folder / "labels").exists()
+    for address, home in folders.items():
+        own = read_result(home)
+        assert open_membership(home).state == DONE
+        assert own["centers"] == result["centers"]
+        assert "sites" not in own
+        labels = pl.read_csv(home / "labels.csv")["cluster"].to_numpy()
+        assert labels.shape[0] == tables[address - 100].shape[0]
+        assert np.bincount(labels, minlength=4).tolist() == own["site"]["sizes"]
+    assert_same(folder, tables)
+
+
+def test_labels_are_the_nearest_centre(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    serve_run(ListPost(folders), folder)
+    result = read_result(folder)
+    low, span = (np.array(result["scale"][name]) for name in ("low", "span"))
+    centers = (np.array(result["centers"]) - low) / span
+    for address, home in folders.items():
+        rows = (tables[address - 100] - low) / span
+        nearest = ((rows[:, None] - centers[None]) ** 2).sum(axis=2).argmin(axis=1)
+        labels = pl.read_csv(home / "labels.csv")["cluster"].to_numpy()
+        assert np.array_equal(labels, nearest)
+
+
+@pytest.mark.parametrize("crash_at", range(1, 21))
+def test_killed_anywhere_and_resumed(tmp_path, crash_at):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    with pytest.raises(Crash):
+        serve_run(ListPost(folders, crash_at=crash_at), folder)
+    serve_run(ListPost(folders), folder)
+    assert read_result(folder)["n_clusters"] == 4
+    absorbed = [
+        (e["event"], e["client"], e["contact"])
+        for e in events(folder, "hello", "update")
+    ]
+    assert len(absorbed) == len(set(absorbed)) == 12
+    assert_same(folder, tables)
+
+
+def test_killed_twice(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    for crash_at in (7, 4):
+        with pytest.raises(Crash):
+            serve_run(ListPost(folders, crash_at=crash_at), folder)
+    serve_run(ListPost(folders), folder)
+    assert len(events(folder, "resumed")) == 2
+    assert_same(folder, tables)
+
+
+def test_a_line_of_the_trace_cut_off_by_the_crash(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    with pytest.raises(Crash):
+        serve_run(ListPost(folders, crash_at=14), folder)
+    path = folder / "trace.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    last = max(i for i, line in enumerate(lines) if '"event":"update"' in line)
+    path.write_text("".join(lines[:last]) + lines[last][:25])
+    serve_run(ListPost(folders), folder)
+    assert_same(folder, tables)
+
+
+def test_a_late_joiner_brings_its_cluster(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run", min_clients=3)
+    post = ListPost(folders, arrives={102: 50}, slow={100: 20})
+    serve_run(post, folder)
+    assert read_result(folder)["n_clusters"] == 4
+    joined = {e["name"]: e["tick"] for e in events(folder, "ranges")}
+    assert joined["site-2"] > 0
+    assert open_membership(folders[102]).state == DONE
+    assert_same(folder, tables)
+
+
+def test_lingering_for_a_late_joiner(tmp_path):
+    _, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run", min_clients=3, linger=100.0)
+    serve_run(ListPost(folders, arrives={103: 40}), folder)
+    assert len(read_result(folder)["sites"]) == 4
+
+
+def test_a_site_that_dies_before_its_second_answer(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    serve_run(ListPost(folders, leaves={101: 6}), folder)
+    result = read_result(folder)
+    assert result["n_clusters"] == 4
+    assert {s["name"]: s["messages"] for s in result["sites"]}["site-1"] < 3
+    assert [e["client"] for e in events(folder, "left")]
+    assert_same(folder, tables)
+
+
+def test_a_site_that_comes_back_under_another_address(tmp_path):
+    _, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    home = folders[101]
+    post = ListPost({**folders, 201: home}, arrives={201: 12}, leaves={101: 6})
+    post.slow = {100: 30}
+    serve_run(post, folder)
+    result = read_result(folder)
+    assert result["n_clusters"] == 4
+    assert len(result["sites"]) == 4
+    assert open_membership(home).state == DONE
+
+
+def test_a_site_that_never_answers_again_ends_by_patience(tmp_path):
+    _, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run", patience=60.0, grace=30.0)
+    serve_run(ListPost(folders, slow={103: 5}), folder)
+    assert events(folder, "end")[-1]["reason"] == "done"
+
+
+def test_who_does_not_fit_is_told_why(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    path = folders[103] / "rows.csv"
+    pl.DataFrame(tables[3], schema=["height", "mass"]).write_csv(path)
+    folder = plan(tmp_path / "run", min_clients=3)
+    serve_run(ListPost(folders), folder)
+    refused = open_membership(folders[103])
+    assert refused.state == REFUSED
+    assert "weight" in refused.reason
+    assert [e["name"] for e in events(folder, "refused")] == ["site-3"]
+    assert len(read_result(folder)["sites"]) == 3
+
+
+def test_a_late_site_that_does_not_fit(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    path = folders[103] / "rows.csv"
+    pl.DataFrame(tables[3][:, :1], schema=["height"]).write_csv(path)
+    folder = plan(tmp_path / "run", min_clients=3)
+    serve_run(ListPost(folders, arrives={103: 50}, slow={100: 20}), folder)
+    assert open_membership(folders[103]).state == REFUSED
+    assert len(read_result(folder)["sites"]) == 3
+
+
+def test_another_unit_is_refused(tmp_path):
+    _, folders = write_sites(tmp_path)
+    for address, home in folders.items():
+        unit = "cm" if address == 102 else "m"
+        member = open_membership(home)
+        keep_membership(home, replace(member, units={"height": unit}))
+    folder = plan(tmp_path / "run", min_clients=3)
+    serve_run(ListPost(folders), folder)
+    assert "cm" in open_membership(folders[102]).reason
+
+
+def test_a_name_that_is_taken(tmp_path):
+    _, folders = write_sites(tmp_path)
+    other = open_membership(folders[103])
+    keep_membership(folders[103], replace(other, name="site-0"))
+    folder = plan(tmp_path / "run", min_clients=3)
+    serve_run(ListPost(folders), folder)
+    states = [open_membership(home).state for home in folders.values()]
+    assert sorted(states) == [DONE, DONE, DONE, REFUSED]
+
+
+def test_given_ranges_keep_the_extremes_at_home(tmp_path):
+    _, folders = write_sites(tmp_path)
+    bounds = {"height": (-1.0, 8.0), "weight": (-1.0, 8.0)}
+    folder = plan(tmp_path / "run", ranges=bounds)
+    serve_run(ListPost(folders), folder)
+    result = read_result(folder)
+    assert result["scale"]["low"] == [-1.0, -1.0]
+    assert result["n_clusters"] == 4
+
+
+def test_a_site_keeps_to_its_own_smallest_cell(tmp_path):
+    _, folders = write_sites(tmp_path)
+    strict = open_membership(folders[103])
+    keep_membership(folders[103], replace(strict, min_cell=10))
+    folder = plan(tmp_path / "run", options={"min_cell": 5})
+    serve_run(ListPost(folders), folder)
+    failures = [e["reason"] for e in events(folder, "failure")]
+    assert any("fewer than 10 rows" in reason for reason in failures)
+    assert len(read_result(folder)["sites"]) == 3
+
+
+def test_a_site_takes_part_in_its_own_method_only(tmp_path):
+    _, folders = write_sites(tmp_path)
+    rival = {"method": "dk++", "options": {"n_clusters": 4}}
+    folder = plan(tmp_path / "run", **rival, patience=0.01)
+    with pytest.raises(InputError, match="no client said hello"):
+        serve_run(ListPost(folders), folder)
+
+
+def test_a_rival_with_memory_runs_too(tmp_path):
+    _, folders = write_sites(tmp_path)
+    for home in folders.values():
+        keep_membership(home, replace(open_membership(home), method="fed-sc"))
+    folder = plan(tmp_path / "run", method="fed-sc", options={"n_clusters": 4})
+    serve_run(ListPost(folders), folder)
+    assert all(open_membership(home).state == DONE for home in folders.values())
+
+
+def test_rows_that_change_during_the_run_are_noticed(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+
+    class Changing(ListPost):
+        def send(self, address, data):
+            if self.sent == 9:
+                rows = pl.DataFrame(tables[0][1:], schema=list(COLUMNS))
+                rows.write_csv(folders[100] / "rows.csv")
+            return super().send(address, data)
+
+    serve_run(Changing(folders), folder)
+    reasons = [e["reason"] for e in events(folder, "failure")]
+    assert any("have changed" in reason for reason in reasons)
+
+
+def test_a_message_of_another_run_is_refused_by_the_site(tmp_path):
+    _, folders = write_sites(tmp_path)
+    serve_run(ListPost(folders), plan(tmp_path / "run"))
+    for home in folders.values():
+        (home / "result.json").unlink()
+    again = plan(tmp_path / "again", run="other", min_clients=1, patience=5.0)
+
+    class Brief(ListPost):
+        def nodes(self):
+            if self.looks > 50:
+                raise Crash
+            return super().nodes()
+
+    with pytest.raises(Crash):
+        serve_run(Brief(folders), again)
+    reasons = [e["reason"] for e in events(again, "refused")]
+    assert len(reasons) == 4
+    assert all("another run" in reason for reason in reasons)
+
+
+def test_no_row_is_in_what_the_server_gets(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    serve_run(ListPost(folders), folder)
+    kept = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+    low = np.min([t.min(axis=0) for t in tables], axis=0)
+    span = np.max([t.max(axis=0) for t in tables], axis=0) - low
+    for table in tables:
+        for row in ((table - low) / span)[:50]:
+            assert row.tobytes() not in kept
+
+
+def test_a_folder_without_a_plan(tmp_path):
+    with pytest.raises(InputError, match="holds no run"):
+        serve_run(ListPost({}), tmp_path)
+
+
+def test_the_plan_survives_the_disk(tmp_path):
+    made = Plan("run", "afcl", {"min_cell": 3}, 1, 5, 2, ("a",), {"a": (0.0, 1.0)})
+    made.write(tmp_path)
+    read = Plan.read(tmp_path)
+    assert read.columns == made.columns
+    assert json.dumps(read.ranges) == json.dumps({"a": [0.0, 1.0]})
