@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test check quality presets methods rivals results clean
+.PHONY: setup demo test test-federation federation check quality presets methods rivals results clean
 
 setup: $(STAMP)
 
@@ -29,10 +29,19 @@ test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(STAMP)
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=
+	$(BIN)/python -m pytest -n 2 -m 'not federation' --cov --cov-report=
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/kernels --cov --cov-append --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=95
 	$(BIN)/coverage report --include='src/afcl/core/*,src/afcl/kernels/*' --fail-under=100
+
+# Real processes of the engine on this machine; a few minutes.
+test-federation: export OMP_NUM_THREADS = 1
+test-federation: $(STAMP)
+	$(BIN)/python -m pytest -m federation tests/federation
+
+# Five sites with keys and TLS, one of them late: watch it.
+federation: $(STAMP)
+	$(BIN)/python examples/federation.py
 
 # The table of "Must hold" figures: make quality DATA=dir [RUNS=20] [ONLY=IR,SE]
 quality: $(STAMP)

@@ -309,7 +309,7 @@ def test_what_catches_exceptions_does_not_catch_the_cap(tmp_path, monkeypatch):
     """A method that goes on after any failure cannot go on after this one."""
 
     def stubborn(*_):
-        for _ in range(100):
+        for _second in range(100):
             with suppress(Exception):
                 busy(1)
 

@@ -301,7 +301,7 @@ def test_who_is_frequent_is_drawn_from_the_seed():
     def probabilities(seed: int) -> list[float]:
         found = part("skew:0.6", 20, seed)
         assert isinstance(found, Rounds)
-        return np.asarray(found.probability, dtype=float).tolist()
+        return [float(p) for p in np.asarray(found.probability, dtype=float)]
 
     assert sorted(probabilities(0)) == pytest.approx(sorted(skewed(20, 0.6)))
     assert probabilities(0) == probabilities(0)

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+
+psutil = pytest.importorskip("psutil", reason="needs psutil: 'afcl[flower]'")
 
 #: Seconds that anything may take; machines are shared, so it is a lot.
 LONG = 240.0

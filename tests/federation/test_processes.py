@@ -200,7 +200,7 @@ def test_an_address_of_another_machine_is_refused():
 
 # A child and its family
 
-#: A parent whose child, in a session of its own, does not listen to SIGTERM.
+#: A parent whose child, in a group of its own, does not listen to SIGTERM.
 STUBBORN = """
 import os, signal, subprocess, sys, time
 code = (
@@ -225,7 +225,7 @@ def stubborn(folder, *arguments):
     return child, [child.pid, int(pids[1]), int(pids[2])]
 
 
-def test_stop_ends_the_deaf_and_those_in_other_sessions(tmp_path):
+def test_stop_ends_the_deaf_and_those_in_other_groups(tmp_path):
     child, pids = stubborn(tmp_path)
     assert child.alive
     assert alive(pids) == pids
@@ -443,9 +443,9 @@ def test_a_superlink_leaves_no_process(tmp_path):
     link = start_superlink(
         tmp_path, "127.0.0.1", port, None, environment(tmp_path / "home")
     )
-    # The guard, the SuperLink, and its SuperExec in a session of its own.
+    # The guard, the SuperLink, and its SuperExec in a group of its own.
     pids = until(lambda: len(family(link)) >= 3 and family(link))
-    assert len({os.getsid(pid) for pid in pids}) == 2
+    assert len({os.getpgid(pid) for pid in pids}) == 2
     assert named(str(tmp_path))
     link.stop()
     assert not alive(pids)

@@ -155,7 +155,7 @@ def _take_part(
                     break
                 refusal = processes.refusal(node.log)
                 if refusal is not None:
-                    raise InputError(refusal)
+                    raise InputError(processes.unreachable(address, ca) or refusal)
                 if not node.alive:
                     raise InputError(f"the engine ended by itself: see {node.log}")
                 time.sleep(PAUSE)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the run.
 PAUSE = 0.5
+#: Seconds between two questions to the engine whether the run still goes on.
+LOOK = 60.0
 #: Public keys that may join, and the certificates, below the run's folder.
 ENROLLED, CERTIFICATES = "enrolled", "tls"
 INSECURE = "no TLS: what is sent can be read and changed on the way; anybody can join"
@@ -92,8 +94,8 @@ def serve(
     if not insecure:
         from afcl.runtime.flower.keys import make_server_certificates
 
-        hosts = [*names, host, "localhost", "127.0.0.1"]
-        certificates = make_server_certificates(tls or folder / CERTIFICATES, hosts)
+        where = tls or folder / CERTIFICATES
+        certificates = make_server_certificates(where, [*names, host])
     _coordinate(folder, plan, host, port, certificates)
 
 
@@ -174,10 +176,11 @@ def _coordinate(
         link = processes.start_superlink(engine, host, port, tls, env)
         try:
             _say_welcome(host, port, tls, plan)
-            address = f"{host}:{port}"
+            address = processes.at(host, port)
             known = _enrol_new(folder, address, tls, env, set())
-            processes.submit(processes.APP, address, tls, env, {"out": str(folder)})
-            follow = _follow(folder)
+            told = {"out": str(folder)}
+            run = processes.submit(processes.APP, address, tls, env, told)
+            follow, looked = _follow(folder), time.monotonic()
             while not (folder / RESULT).is_file():
                 for line in next(follow):
                     typer.echo(line)
@@ -189,6 +192,9 @@ def _coordinate(
                         f"the engine ended by itself: see {engine}, then go on with "
                         f"'afcl serve --resume {folder}'"
                     )
+                if time.monotonic() - looked > LOOK:
+                    looked = time.monotonic()
+                    _check_run(folder, run, address, tls, env)
                 known = _enrol_new(folder, address, tls, env, known)
                 time.sleep(PAUSE)
             for line in next(follow):
@@ -205,6 +211,22 @@ def _coordinate(
         f"{sum(site['rows'] for site in result['sites']):,} rows at "
         f"{len(result['sites'])} sites. Result in {folder}."
     )
+
+
+def _check_run(
+    folder: Path, run: str, address: str, tls: Tls | None, env: dict[str, str]
+) -> None:
+    """See whether the engine has given the run up without a word to us."""
+    from afcl.exceptions import InputError
+    from afcl.runtime.flower import processes
+    from afcl.runtime.results import RESULT
+
+    status, details = processes.status(run, address, tls, env)
+    if status.startswith("finished") and not (folder / RESULT).is_file():
+        raise InputError(
+            f"the engine has ended the run ({status}: {details}): go on with "
+            f"'afcl serve --resume {folder}'"
+        )
 
 
 def _say_welcome(host: str, port: int, tls: Tls | None, plan: Plan) -> None:

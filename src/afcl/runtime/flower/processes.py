@@ -2,8 +2,8 @@
 """Flower's processes: started, watched and ended, with everything they start.
 
 A coordinator runs a SuperLink, a site a SuperNode; both start processes of their own,
-some in sessions of their own. Each stands under a guard, a small process that ends the
-whole family when it is told to, and also when we die without a word.
+some in process groups of their own. Each stands under a guard, a small process that
+ends the whole family when it is told to, and also when we die without a word.
 
 Flower lets anybody who reaches a SuperLink's port submit code, which then runs at the
 coordinator and at every site, and enrol keys. Ours lets the network only join: all else
