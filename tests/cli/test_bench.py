@@ -339,14 +339,31 @@ def test_killed_it_goes_on_where_it_stopped(spec, tmp_path, capsys):
     assert "| iris | mufc | n_clusters = 3 | iid:2 | always | 6 of 6 |" in page
 
 
+#: CPU seconds of a worker that is still loading what it needs, and of one at work.
+LOADING, WORKING = 0.06, 4.0
+
+
+def at_work(leader: int, seconds: float, count: int = 1) -> bool:
+    """Whether so many workers of a session have used so much CPU time each."""
+    used = []
+    for pid in session(leader):
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if b"spawn_main" in command:
+            used.append((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+    return sum(time >= seconds for time in used) >= count
+
+
 @needs_proc
 def test_workers_end_when_the_benchmark_is_killed(tmp_path):
-    """Nobody would stop their runs at the cap any more."""
+    """Nobody waits for them any more, and the same command may be under way again."""
     path, out = tmp_path / "slow.toml", tmp_path / "o"
     path.write_text(SLOW)
-    with started("run", path, "--out", out) as process:
-        assert until(lambda: len(workers(process.pid)) == 2, 300)
-        time.sleep(1)
+    with started("run", path, "--out", out, "--jobs", 1) as process:
+        assert until(lambda: at_work(process.pid, WORKING), 300)
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=30)
         assert until(lambda: not session(process.pid), 20)
@@ -354,15 +371,15 @@ def test_workers_end_when_the_benchmark_is_killed(tmp_path):
 
 
 @needs_proc
-@pytest.mark.parametrize("moment", ["starting", "running"])
-def test_ctrl_c_ends_everything_with_one_line(tmp_path, moment):
+@pytest.mark.parametrize(
+    ("seconds", "jobs"), [(LOADING, 2), (WORKING, 1)], ids=["loading", "working"]
+)
+def test_ctrl_c_ends_everything_with_one_line(tmp_path, seconds, jobs):
     """As a terminal sends it: to the workers, too, whatever they are doing."""
     path, out = tmp_path / "slow.toml", tmp_path / "o"
     path.write_text(SLOW)
-    with started("run", path, "--out", out) as process:
-        assert until(lambda: len(workers(process.pid)) == 2, 300)
-        if moment == "running":
-            time.sleep(2)
+    with started("run", path, "--out", out, "--jobs", jobs) as process:
+        assert until(lambda: at_work(process.pid, seconds, jobs), 300)
         os.killpg(process.pid, signal.SIGINT)
         said, err = process.communicate(timeout=30)
         assert until(lambda: not session(process.pid), 5)
@@ -370,16 +387,3 @@ def test_ctrl_c_ends_everything_with_one_line(tmp_path, moment):
     assert err == "afcl: interrupted; the same command continues where it stopped\n"
     assert said == ""
     assert stored(out) == {}
-
-
-def workers(leader: int) -> list[int]:
-    """Worker processes of a session."""
-    found = []
-    for pid in session(leader):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"spawn_main" in command:
-            found.append(pid)
-    return found

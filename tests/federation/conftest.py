@@ -16,7 +16,7 @@ import pytest
 psutil = pytest.importorskip("psutil", reason="needs psutil: 'afcl[flower]'")
 
 #: Seconds that anything may take; machines are shared, so it is a lot.
-LONG = 240.0
+LONG = 300.0
 COMMAND = "import sys; from afcl.cli import main; main(sys.argv[1:])"
 
 

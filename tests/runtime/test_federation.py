@@ -44,7 +44,16 @@ class ListPost:
     `arrives` and `leaves` say at which look a site can first, and no more, be reached.
     """
 
-    def __init__(self, folders, arrives=None, leaves=None, slow=None, crash_at=None):
+    def __init__(
+        self,
+        folders,
+        arrives=None,
+        leaves=None,
+        slow=None,
+        crash_at=None,
+        last_look=2000,
+    ):
+        self.last_look = last_look
         self.folders = folders
         self.arrives = arrives or {}
         self.leaves = leaves or {}
@@ -57,8 +66,8 @@ class ListPost:
 
     def nodes(self):
         self.looks += 1
-        if self.looks > 2000:
-            raise AssertionError("the run does not end")
+        if self.looks > self.last_look:
+            raise Crash("the server is killed, or the run does not end")
         return [a for a in self.folders if self._here(a)]
 
     def _here(self, address):
@@ -131,6 +140,11 @@ def events(folder, *kinds):
     return [e for e in read_trace(folder / "trace.jsonl") if e["event"] in kinds]
 
 
+def absorbed(folder):
+    said = events(folder, "hello", "update")
+    return [(e["event"], e["client"], e["contact"]) for e in said]
+
+
 def replayed(folder, tables):
     """Run the trace again in the simulator."""
     trace = read_trace(folder / "trace.jsonl")
@@ -195,11 +209,19 @@ def test_killed_anywhere_and_resumed(tmp_path, crash_at):
         serve_run(ListPost(folders, crash_at=crash_at), folder)
     serve_run(ListPost(folders), folder)
     assert read_result(folder)["n_clusters"] == 4
-    absorbed = [
-        (e["event"], e["client"], e["contact"])
-        for e in events(folder, "hello", "update")
-    ]
-    assert len(absorbed) == len(set(absorbed)) == 12
+    assert len(absorbed(folder)) == len(set(absorbed(folder))) == 12
+    assert_same(folder, tables)
+
+
+@pytest.mark.parametrize("last_look", range(3, 60, 3))
+def test_killed_while_some_have_answered(tmp_path, last_look):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    slow = {101: 4, 102: 8, 103: 12}
+    with pytest.raises(Crash):
+        serve_run(ListPost(folders, slow=slow, last_look=last_look), folder)
+    serve_run(ListPost(folders, slow=slow), folder)
+    assert len(absorbed(folder)) == len(set(absorbed(folder))) == 12
     assert_same(folder, tables)
 
 

@@ -197,14 +197,16 @@ class Coordinator:
     # -------------------------------------------------------------- the start
 
     def _start(self) -> None:
-        if not self._restore():
+        awaited = self._restore()
+        if awaited is None:
             if self._door is None:
                 agreed = self._agree()
             else:
                 self._introduce()
                 agreed = self._door.agree(self._say)
             self._open(self._settled(agreed))
-        self._greet()
+            awaited = set(self.transport.members())
+        self._greet(awaited)
 
     def _settled(self, agreed: Agreed) -> Terms:
         spec = self.spec
@@ -222,17 +224,18 @@ class Coordinator:
             self._record(Entry(SERVER, AGREEMENT, encode(terms)))
         return terms
 
-    def _greet(self) -> None:
+    def _greet(self, awaited: set[ClientId]) -> None:
         """Hear the first hellos: of everybody who agreed, however long it takes."""
         asked: set[ClientId] = set()
         while True:
-            if not self._tallies:
-                for client in self.transport.members():
-                    if client not in asked:
-                        asked.add(client)
-                        self._send_hello(client)
+            heard = asked | set(self._tallies)
+            for client in self.transport.members():
+                if client in awaited and client not in heard:
+                    asked.add(client)
+                    self._send_hello(client)
             self._absorb_all()
-            waiting = self._greeting() or not self._tallies
+            missing = awaited - asked - set(self._tallies)
+            waiting = self._greeting() or missing or not self._tallies
             if self._door is None or not waiting or self._silence() > self._patience:
                 break
             self.transport.advance()
@@ -302,18 +305,19 @@ class Coordinator:
             clients=list(spec.names),
         )
 
-    def _restore(self) -> bool:
-        """Take up a live run from its journal; whether there was one to take up.
+    def _restore(self) -> set[ClientId] | None:
+        """Take up a live run from its journal, if there is one to take up.
 
         The methods are pure, so the messages absorbed tick by tick are the state. What
-        the trace already tells is not told again.
+        the trace already tells is not told again. Returned is who agreed and had not
+        said hello when the run was interrupted before its first round.
         """
         if self._journal is None or self._door is None:
-            return False
+            return None
         log = self._journal.log
         ours = [e for e in log if (e.client, e.contact) == (SERVER, AGREEMENT)]
         if not ours:
-            return False
+            return None
         self._open(decode(ours[0].data))
         self._door.resume(self._say)
         self._known = {_key(event) for event in self.trace.events}
@@ -329,7 +333,10 @@ class Coordinator:
                     self._prepare()
         self._known = None
         self._say("resumed")
-        return True
+        if self._tick > 0:
+            return set()
+        agreed = {entry.client for entry in log[: log.index(ours[0])]}
+        return agreed - set(self._tallies)
 
     def _absorb_again(self, entry: Entry) -> None:
         if entry.contact == LEFT:
