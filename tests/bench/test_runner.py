@@ -593,7 +593,7 @@ def test_time_left_is_what_runs_of_the_same_kind_took(clock):
     assert estimate.done == 3
 
 
-def test_time_left_is_shared_by_the_workers(clock):
+def test_time_left_is_divided_among_the_workers(clock):
     todo = tasks(("quick", 5))
     estimate = runner._Estimate(todo, jobs=2)
     clock.now = 1.0

@@ -248,7 +248,7 @@ def test_durations(seconds, text):
 
 @contextmanager
 def started(*arguments) -> Iterator[subprocess.Popen[str]]:
-    """The command as a process in a session of its own; nothing of it is left."""
+    """The command as a process in a group of its own, all of which ends here."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from afcl.cli import main; main()", "bench"]
         + [str(a) for a in arguments],
@@ -261,13 +261,13 @@ def started(*arguments) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        for pid in session(process.pid):
+        for pid in alive(process.pid):
             os.kill(pid, signal.SIGKILL)
         process.communicate()
 
 
-def session(leader: int) -> list[int]:
-    """Processes of a session that are alive, from /proc."""
+def alive(leader: int) -> list[int]:
+    """Processes that a command started, itself included, from /proc."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -344,9 +344,9 @@ LOADING, WORKING = 0.06, 4.0
 
 
 def at_work(leader: int, seconds: float, count: int = 1) -> bool:
-    """Whether so many workers of a session have used so much CPU time each."""
+    """Whether so many workers of a command have used so much CPU time each."""
     used = []
-    for pid in session(leader):
+    for pid in alive(leader):
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
             fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -366,7 +366,7 @@ def test_workers_end_when_the_benchmark_is_killed(tmp_path):
         assert until(lambda: at_work(process.pid, WORKING), 300)
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=30)
-        assert until(lambda: not session(process.pid), 20)
+        assert until(lambda: not alive(process.pid), 20)
     assert stored(out) == {}
 
 
@@ -382,7 +382,7 @@ def test_ctrl_c_ends_everything_with_one_line(tmp_path, seconds, jobs):
         assert until(lambda: at_work(process.pid, seconds, jobs), 300)
         os.killpg(process.pid, signal.SIGINT)
         said, err = process.communicate(timeout=30)
-        assert until(lambda: not session(process.pid), 5)
+        assert until(lambda: not alive(process.pid), 5)
     assert process.returncode == 130
     assert err == "afcl: interrupted; the same command continues where it stopped\n"
     assert said == ""

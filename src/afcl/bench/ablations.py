@@ -54,7 +54,7 @@ class Ablation(Afcl):
         if not isinstance(message, Update) or message.client not in state.memory:
             return super().absorb(state, message)
         lost: set[ClientId] = set()
-        if "memory" not in self.has and state.prepared:
+        if "memory" not in self.has and not state.moved:
             lost |= set(state.memory)  # the first answer of a round
         if "finer" not in self.has:
             lost.add(message.client)

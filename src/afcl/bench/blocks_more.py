@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.bench.blocks_paper import DEFAULT, counted
+from afcl.bench.blocks_paper import DEFAULT, counted, mean
 from afcl.bench.frame import Frame, Row
 from afcl.bench.store import DONE
 from afcl.bench.tables import NONE, Table, mean_std, number, share
@@ -25,7 +25,7 @@ def scores(frame: Frame) -> Iterator[Table]:
     for key, runs in frame.by(_kind).items():
         done = sum(row.status == DONE for row in runs.rows)
         measured = [mean_std(counted(runs, m)) for m in ("k", "sc", "sc2", "ch", "ari")]
-        kilobytes = number(float(np.nanmean(_or_nan(runs.values("bytes")))) / 1000, 1)
+        kilobytes = number(mean(runs.values("bytes")) / 1000, 1)
         rows.append((*key, f"{done} of {len(runs)}", *measured, kilobytes))
     header = ("data", "method", "options", "split", "participation", "runs")
     yield Table(
@@ -50,9 +50,10 @@ def trajectories(frame: Frame) -> Iterator[Table]:
     for method, runs in frame.by(lambda r: r.cell.method).items():
         for row in runs.rows:
             events = prepared(row)
-            seeds = len(events[0]["seeds"])
-            said = (row.cell.seed, seeds, row.facts["k"], row.facts["rounds"])
-            rows.append((method, *map(str, said), number(row.value("sc"))))
+            seeds = str(len(events[0]["seeds"])) if events else NONE
+            found = [number(row.value(name), 0) for name in ("k", "rounds")]
+            said = (method, str(row.cell.seed), seeds)
+            rows.append((*said, *found, number(row.value("sc"))))
     yield Table(
         "trajectories",
         "SD1 over three clients: seeds at the start, clusters found (there are 4).",
@@ -66,14 +67,15 @@ def convergence(frame: Frame) -> Iterator[Table]:
     rows = []
     for (name, method), runs in frame.by(_where).items():
         rounds = runs.values("rounds")
-        last = [_end(row) for row in runs.rows]
+        known = [row for row in runs.rows if row.trace or row.status != DONE]
+        stopped = np.array([_end(row) == "done" for row in known], dtype=np.float64)
         rows.append(
             (
                 name,
                 method,
                 mean_std(rounds, 1),
-                number(float(np.nanmax(rounds)), 0),
-                share(float(np.mean([reason == "done" for reason in last]))),
+                number(max(rounds[~np.isnan(rounds)], default=None), 0),
+                share(mean(stopped)),
                 mean_std(runs.values("most_messages"), 1),
             )
         )
@@ -95,24 +97,34 @@ def _end(row: Row) -> str:
 
 def ablation(frame: Frame) -> Iterator[Table]:
     """Each step of the default added to the one before."""
-    for measure, name in (("sc", "silhouette"), ("ari", "ARI")):
+    for measure, title in (("sc", "silhouette"), ("ari", "ARI")):
         rows = []
         for method, runs in frame.by(lambda r: r.cell.method).items():
-            cells = []
-            for part in runs.by(lambda r: r.cell.dataset).values():
-                lost = float(np.isnan(part.values("ch")).mean())
-                text = number(float(counted(part, measure).mean()))
-                found = number(float(part.values("k").mean()), 1)
-                cells.append(f"{text} ({found})" + (f" {share(lost)}" if lost else ""))
-            mean = number(float(counted(runs, measure).mean()))
-            rows.append((method.replace("ablation:", "+ "), *cells, mean))
+            parts = runs.by(lambda r: r.cell.dataset)
+            cells = [_step(parts.get(name), measure) for name in frame.datasets()]
+            total = number(mean(counted(runs, measure)))
+            rows.append((method.replace("ablation:", "+ "), *cells, total))
         yield Table(
             f"ablation-{measure}",
-            f"Mean {name} over all runs (mean k'), then the share of collapsed runs "
-            "where there are any.",
+            f"Mean {title} over all runs (mean k'), then the share of collapsed runs "
+            "where there are any; (n): only so many runs have an answer.",
             ("step", *frame.datasets(), "all"),
             tuple(rows),
         )
+
+
+def _step(part: Frame | None, measure: str) -> str:
+    if part is None:
+        return NONE
+    done = Frame(tuple(row for row in part.rows if row.status == DONE))
+    if not len(done):
+        return "cap"
+    text = (
+        f"{number(mean(counted(done, measure)))} ({number(mean(done.values('k')), 1)})"
+    )
+    lost = float(np.isnan(done.values("ch")).mean())
+    text += f" {share(lost)}" if lost else ""
+    return text if len(done) == len(part) else f"{text} ({len(done)})"
 
 
 def seeds(frame: Frame) -> Iterator[Table]:
@@ -135,8 +147,10 @@ def seeds(frame: Frame) -> Iterator[Table]:
 
 
 def _score_and_k(part: Frame) -> str:
-    found = number(float(np.nanmean(part.values("k"))), 1)
-    return f"{number(float(np.nanmean(counted(part, 'sc'))))} ({found})"
+    found = mean(part.values("k"))
+    if np.isnan(found):
+        return "cap"
+    return f"{number(mean(counted(part, 'sc')))} ({number(found, 1)})"
 
 
 # ------------------------------------------------------------------ the number of k
@@ -245,8 +259,8 @@ def late(frame: Frame) -> Iterator[Table]:
         line = [name, method]
         for habit in habits:
             some = part.where(participation=habit)
-            right = np.mean([_found(row) == row.k_true for row in some.rows])
-            line += [_mean_of(some, "ari"), share(float(right))]
+            right = np.array([_found(row) == row.k_true for row in some.rows])
+            line += [_mean_of(some, "ari"), share(mean(right.astype(np.float64)))]
         rows.append(tuple(line))
     header = [text for h in habits for text in (f"ARI, {h}", f"k' = k*, {h}")]
     yield Table(
@@ -259,7 +273,7 @@ def late(frame: Frame) -> Iterator[Table]:
 
 
 def _mean_of(runs: Frame | None, measure: str) -> str:
-    if runs is None:
+    if runs is None or not len(runs):
         return NONE
     values = counted(runs, measure)
     known = values[~np.isnan(values)]
@@ -309,6 +323,9 @@ def cost(frame: Frame) -> Iterator[Table]:
     for method in frame.methods():
         cells = []
         for name in names:
+            if (name, method) not in found:
+                cells.append(NONE)
+                continue
             values = np.array(found[name, method])
             if np.isnan(values[:, 0]).all():
                 cells.append("collapsed" if (values[:, 2] == -1).any() else "cap")
@@ -362,16 +379,16 @@ def _times(runs: Frame, group: str, size: Callable[[Row], int]) -> Table:
     rows = []
     for method, part in runs.by(lambda r: r.cell.method).items():
         by_size = part.by(size)
-        seconds = np.array(
-            [
-                np.nanmedian(_or_nan(by_size[s].values("cpu_seconds")))
-                if s in by_size
-                else np.nan
-                for s in sizes
-            ]
-        )
+        seconds = np.array([_median(by_size.get(s)) for s in sizes])
         known = ~np.isnan(seconds)
-        cells = [number(float(s), 2) if not np.isnan(s) else "cap" for s in seconds]
+        cells = [
+            number(float(second), 2)
+            if not np.isnan(second)
+            else "cap"
+            if size in by_size
+            else NONE
+            for size, second in zip(sizes, seconds, strict=True)
+        ]
         grows = exponent(np.array(sizes, dtype=np.float64)[known], seconds[known])
         rows.append((method, *cells, number(grows, 2)))
     what = "rows (d = 2)" if "rows" in group else "features (n = 2000)"
@@ -397,5 +414,8 @@ def _kind(row: Row) -> tuple[str, ...]:
     return cell.dataset, cell.method, options, cell.split, cell.participation
 
 
-def _or_nan(values: Floats) -> Floats:
-    return values if values.size and not np.isnan(values).all() else np.array([np.nan])
+def _median(runs: Frame | None) -> float:
+    """Return the median CPU seconds of the answers; NaN where there is none."""
+    seconds = runs.values("cpu_seconds") if runs is not None else np.zeros(0)
+    known = seconds[~np.isnan(seconds)]
+    return float(np.median(known)) if known.size else float("nan")

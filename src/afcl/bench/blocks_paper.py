@@ -57,7 +57,7 @@ def counted(frame: Frame, measure: str) -> Floats:
     """Return a measure of all runs: NaN where there is no answer to score."""
     values = frame.values(measure)
     if measure in OF_COLLAPSED:
-        done = np.array([row.status == DONE for row in frame.rows])
+        done = np.array([row.status == DONE for row in frame.rows], dtype=bool)
         values[done & np.isnan(values)] = OF_COLLAPSED[measure]
     return values
 
@@ -87,8 +87,8 @@ def printed(frame: Frame) -> Iterator[Table]:
         exact = sum(row.facts.get("k") == row.k_true for row in group.rows)
         line = [name]
         for measure, own in (("sc", "sc2"), ("ch", "ch")):
-            mean, std = figures[plain(name), PUBLISHED, measure]
-            line += [f"{number(mean)} ± {number(std, 2)}".removesuffix(f" ± {NONE}")]
+            middle, std = figures[plain(name), PUBLISHED, measure]
+            line += [f"{number(middle)} ± {number(std, 2)}".removesuffix(f" ± {NONE}")]
             line += [mean_std(chosen.values(own))]
         everything = mean_std(counted(group, "sc"))
         line += [f"{exact} of {len(group)}", everything]
@@ -112,9 +112,9 @@ def _printed_rivals(frame: Frame) -> Table:
     for name in given.datasets():
         line = [name]
         for method in SIX:
-            mean, _ = figures[plain(name), method, "sc"]
+            middle, _ = figures[plain(name), method, "sc"]
             ours = given.where(dataset=name, method=method).values("sc")
-            line.append(f"{number(mean)} / {number(_mean(ours))}")
+            line.append(f"{number(middle)} / {number(mean(ours))}")
         rows.append(tuple(line))
     return Table(
         "printed-rivals",
@@ -133,11 +133,11 @@ def default_squared(frame: Frame) -> Iterator[Table]:
     for name, group in runs.by(lambda row: row.cell.dataset).items():
         line = [name]
         for measure, own in (("sc", "sc2"), ("ch", "ch")):
-            mean, _ = figures[plain(name), PUBLISHED, measure]
+            middle, _ = figures[plain(name), PUBLISHED, measure]
             values = counted(group, own)
-            holds = bool(_mean(values) >= mean)
+            holds = bool(mean(values) >= middle)
             held[measure] += holds and plain(name) == name
-            line += [number(mean), mean_std(values), "yes" if holds else "**no**"]
+            line += [number(middle), mean_std(values), "yes" if holds else "**no**"]
         rows.append((*line, _range(group)))
     total = len([name for name in runs.datasets() if plain(name) == name])
     counts = [f"{held[m]} of {total}" for m in ("sc", "ch")]
@@ -180,13 +180,17 @@ def score_table(frame: Frame, measure: str) -> tuple[list[str], list[str], Float
         group = frame.where(dataset=name).by(lambda row: row.cell.method)
         for j, method in enumerate(methods):
             if method in group:
-                table[i, j] = _mean(counted(group[method], measure))
+                table[i, j] = mean(counted(group[method], measure))
     return names, methods, table
 
 
 def ranked(table: Floats) -> Floats:
     """Return average ranks; what has no value is last."""
-    return average_ranks(np.where(np.isnan(table), -np.inf, table))
+    if table.shape[0] == 0 or table.shape[1] < 2:
+        return np.ones(table.shape[1])
+    known = table[~np.isnan(table)]
+    worst = known.min() - 1 if known.size else 0.0
+    return average_ranks(np.where(np.isnan(table), worst, table))
 
 
 def _by_method(frame: Frame, measure: str) -> Table:
@@ -222,7 +226,7 @@ def _entry(runs: Frame, measure: str) -> str:
     missing = int(np.isnan(values).sum())
     if missing == values.size:
         return "cap"
-    return number(_mean(values)) + (f" ({values.size - missing})" if missing else "")
+    return number(mean(values)) + (f" ({values.size - missing})" if missing else "")
 
 
 def _shares(frame: Frame) -> Table:
@@ -254,11 +258,13 @@ def pooled_gap(frame: Frame) -> Iterator[Table]:
     rows = []
     for name in frame.where(method=DEFAULT, group=UNKNOWN).datasets():
         runs = frame.where(dataset=name, group=UNKNOWN)
-        own = _mean(counted(runs.where(method=DEFAULT), "sc"))
-        sweep = _mean(counted(runs.where(method=SWEEP), "sc"))
+        own = mean(counted(runs.where(method=DEFAULT), "sc"))
+        sweep = mean(counted(runs.where(method=SWEEP), "sc"))
         gap = own - sweep
-        holds = "yes" if gap >= -0.01 else "**no**"
-        rows.append((name, number(own), number(sweep), f"{gap:+.3f}", holds))
+        texts = (f"{gap:+.3f}", "yes" if gap >= -0.01 else "**no**")
+        if np.isnan(gap):
+            texts = (NONE, NONE)
+        rows.append((name, number(own), number(sweep), *texts))
     yield Table(
         "pooled-gap",
         "Silhouette of the default beside a pooled k-means sweep that sees every row "
@@ -272,8 +278,8 @@ def three_ways(frame: Frame) -> Iterator[Table]:
     """Rivals given k*, given AFCL's k', and left to find k."""
     best = frame.where(method=DEFAULT, group=UNKNOWN)
     names = best.datasets()
-    own = np.array([_mean(counted(best.where(dataset=n), "sc")) for n in names])
-    rows = [(DEFAULT, number(_mean(own)), *[NONE] * 5)]
+    own = np.array([mean(counted(best.where(dataset=n), "sc")) for n in names])
+    rows = [(DEFAULT, number(mean(own)), *[NONE] * 5)]
     for method in frame.where(group=LEARNED).methods():
         line = [method]
         for way, full in (
@@ -283,11 +289,11 @@ def three_ways(frame: Frame) -> Iterator[Table]:
         ):
             runs = frame.where(group=way, method=full)
             means = np.array(
-                [_mean(counted(runs.where(dataset=n), "sc")) for n in names]
+                [mean(counted(runs.where(dataset=n), "sc")) for n in names]
             )
             known = ~np.isnan(means)
             missing = "" if known.all() else f" ({int(known.sum())} sets)"
-            line.append(number(_mean(means[known])) + missing)
+            line.append(number(mean(means[known])) + missing)
             wins = int((own >= np.where(known, means, -np.inf) - 1e-9).sum())
             line.append(f"{wins} of {len(names)}")
         rows.append(tuple(line))
@@ -424,11 +430,14 @@ def learned_k(frame: Frame) -> Iterator[Table]:
 
 
 def _range(runs: Frame) -> str:
-    ks = runs.values("k")
-    low, high = int(np.nanmin(ks)), int(np.nanmax(ks))
+    ks = [int(k) for k in runs.values("k") if not np.isnan(k)]
+    if not ks:
+        return NONE
+    low, high = min(ks), max(ks)
     return str(low) if low == high else f"{low}-{high}"
 
 
-def _mean(values: Floats) -> float:
+def mean(values: Floats) -> float:
+    """Return the mean of what is there; NaN where nothing is."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else float("nan")

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
+import threading
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +44,18 @@ def facts_of(name: str, seed: int, folder: Path | None) -> Facts:
     """Return what words in options refer to."""
     data = dataset(name, seed, folder)
     return Facts(data.X.shape[0], data.k)
+
+
+def end_with_parent() -> None:
+    """End this worker process when the benchmark that started it is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_outlive, args=(parent,), daemon=True).start()
+
+
+def _outlive(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def work(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from afcl.bench.blocks_more import arrivals, measured_size, prepared
-from afcl.bench.blocks_paper import DEFAULT, NAMES, counted, score_table, seven
+from afcl.bench.blocks_paper import DEFAULT, NAMES, counted, mean, score_table, seven
 from afcl.bench.frame import Frame, Row
 from afcl.exceptions import InputError
 from afcl.metrics import CriticalDifference, cd_diagram, critical_difference
@@ -36,10 +35,11 @@ class Figure:
         """Write PNG, SVG and PDF."""
         drawn = self.draw()
         paths = [folder / f"{self.name}.{kind}" for kind in ("png", "svg", "pdf")]
-        for path in paths:
-            # No date inside: the same runs give the same bytes.
-            stamp = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-            drawn.savefig(path, dpi=120, metadata=stamp[path.suffix[1:]])
+        # No date inside, and no random names: the same runs give the same bytes.
+        stamp = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        with import_module("matplotlib").rc_context({"svg.hashsalt": self.name}):
+            for path in paths:
+                drawn.savefig(path, dpi=120, metadata=stamp[path.suffix[1:]])
         return paths
 
 
@@ -56,6 +56,17 @@ def axes(
     size = (width * columns, height * rows)
     figure = figures.Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _legend(figure: Any, places: Any, size: int) -> None:
+    """Name every method once, also those that the first axes lack."""
+    known: dict[str, Any] = {}
+    for ax in places.flat:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            known.setdefault(label, handle)
+    if known:
+        entries = (list(known.values()), list(known))
+        figure.legend(*entries, loc="outside right", fontsize=size)
 
 
 def _style(place: int) -> dict[str, Any]:
@@ -98,7 +109,9 @@ def trajectories(frame: Frame) -> Iterator[Figure]:
         methods = frame.methods()
         figure, places = axes(len(methods))
         for ax, method in zip(places[0], methods, strict=True):
-            _draw_trajectories(ax, frame.where(method=method).rows[0])
+            rows = [row for row in frame.where(method=method).rows if prepared(row)]
+            if rows:
+                _draw_trajectories(ax, rows[0])
         return figure
 
     yield Figure(
@@ -169,12 +182,12 @@ def seeds(frame: Frame) -> Iterator[Figure]:
                     lambda r: r.option("n_seeds")
                 )
                 known = [s for s in starts if s in parts]
-                means = [np.nanmean(counted(parts[s], "sc")) for s in known]
+                means = [mean(counted(parts[s], "sc")) for s in known]
                 ax.plot(known, means, label=method, **_style(place))
             ax.set_title(name)
             ax.set_xlabel("seeds at the start")
         places[0][0].set_ylabel("silhouette, all runs")
-        places[0][0].legend(fontsize=8)
+        _legend(figure, places, 8)
         return figure
 
     yield Figure(
@@ -187,7 +200,7 @@ def asynchrony(frame: Frame) -> Iterator[Figure]:
 
     def draw() -> Any:
         groups = {"skew": "Gini of participation", "one-shot": "one-shot share"}
-        names = frame.where(group="skew").datasets()
+        names = frame.where(group=list(groups)).datasets() or ["nothing yet"]
         figure, places = axes(len(names), len(groups), 3.6, 2.8)
         for down, (group, label) in enumerate(groups.items()):
             for across, name in enumerate(names):
@@ -198,7 +211,7 @@ def asynchrony(frame: Frame) -> Iterator[Figure]:
                 ax.set_title(name)
                 ax.set_xlabel(label)
             places[down][0].set_ylabel("ARI, all runs")
-        places[0][0].legend(fontsize=7)
+        _legend(figure, places, 7)
         return figure
 
     yield Figure(
@@ -212,9 +225,7 @@ def _draw_levels(ax: Any, runs: Frame, method: str, place: int) -> None:
     if not len(runs):
         return
     parts = runs.by(lambda r: float(r.cell.participation.split(":")[1]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # no answer at all: no point
-        means = [np.nanmean(part.values("ari")) for part in parts.values()]
+    means = [mean(part.values("ari")) for part in parts.values()]
     ax.plot(list(parts), means, label=method, **_style(place))
 
 
@@ -227,19 +238,16 @@ def cost(frame: Frame) -> Iterator[Figure]:
         figure, places = axes(len(names), 1, 3.4, 3.2)
         for ax, name in zip(places[0], names, strict=True):
             for place, method in enumerate(frame.methods()):
-                values = np.array(found[name, method])
-                values = values[~np.isnan(values[:, 0])]
-                if len(values):
-                    x, y = values[:, 0].mean(), values[:, 2].mean()
+                values = np.array(found.get((name, method), np.full((1, 3), np.nan)))
+                x, y = mean(values[:, 0]), mean(values[:, 2])
+                if not np.isnan(x):
                     style = {**_style(place), "linestyle": "", "markersize": 7}
                     ax.plot(x, y, label=method, **style)
             ax.set_xscale("log")
             ax.set_title(name)
             ax.set_xlabel("kB until within 1 %")
         places[0][0].set_ylabel("final silhouette")
-        figure.legend(
-            *places[0][0].get_legend_handles_labels(), loc="outside right", fontsize=7
-        )
+        _legend(figure, places, 7)
         return figure
 
     yield Figure("cost-plot", "Bytes needed against the silhouette reached.", draw)
@@ -264,9 +272,7 @@ def time(frame: Frame) -> Iterator[Figure]:
             ax.set_yscale("log")
             ax.set_xlabel(label)
         places[0][0].set_ylabel("CPU seconds")
-        figure.legend(
-            *places[0][0].get_legend_handles_labels(), loc="outside right", fontsize=8
-        )
+        _legend(figure, places, 8)
         return figure
 
     yield Figure(

@@ -54,9 +54,10 @@ class Scores:
     def __init__(self, root: Path) -> None:
         self.path = root / SCORES
         self.known: dict[str, dict[str, Score]] = {}
-        if self.path.is_file():
-            for line in self.path.read_text(encoding="utf-8").splitlines():
-                self._take(line)
+        text = self.path.read_text(encoding="utf-8") if self.path.is_file() else ""
+        self.cut_off = not text.endswith("\n") and bool(text)
+        for line in text.splitlines():
+            self._take(line)
 
     def _take(self, line: str) -> None:
         try:
@@ -92,6 +93,8 @@ class Scores:
         if todo:
             found = _measured(data, list(todo.values()))
             with self.path.open("a", encoding="utf-8") as file:
+                file.write("\n" if self.cut_off else "")
+                self.cut_off = False
                 for key, scores in zip(todo, found, strict=True):
                     file.write(json.dumps({"key": key, **scores}) + "\n")
                     self.known[key] = scores

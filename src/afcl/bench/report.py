@@ -83,10 +83,12 @@ def write_reports(
     str
         What was written, a line for every spec.
     """
-    for spec in _specs(root, only):
+    specs, none = _specs(root, only), []
+    for spec in specs:
         frame = collect(spec, root, folder)
         if not len(frame):
-            raise InputError(f"{root} holds no run of {spec.name}: make some first")
+            none.append(spec.name)
+            continue
         made = _made(spec, frame)
         _write(spec, frame, made, out / spec.name)
         where = str(out / spec.name)
@@ -94,6 +96,8 @@ def write_reports(
             _renew(pages, spec.name, made, out / spec.name)
             where += f" and {pages / spec.name}.md"
         yield f"{spec.name}: {len(frame)} of {len(spec.cells)} runs, in {where}"
+    if len(none) == len(specs):
+        raise InputError(f"{root} holds no run of {', '.join(none)}: make some first")
 
 
 def _specs(root: Path, only: str | None) -> list[BenchSpec]:
@@ -166,12 +170,14 @@ def _renew(
     path = pages / f"{name}.md"
     text = path.read_text(encoding="utf-8")
     for each in made:
+        marked = re.compile(MARKED.format(name=re.escape(each.name)), re.DOTALL)
+        if marked.search(text) is None:
+            continue
         if isinstance(each, Table):
             content = each.markdown()
         else:
             shutil.copy(written / f"{each.name}.png", pages)
             content = f"![{each.name}]({each.name}.png)\n\n{each.caption}\n"
-        marked = re.compile(MARKED.format(name=re.escape(each.name)), re.DOTALL)
         text = marked.sub(partial(_between, content), text)
     write_text(path, text)
 

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import multiprocessing
 import os
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,10 +19,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, TimeoutError, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-from afcl.bench.execute import facts_of, work
+from afcl.bench.execute import end_with_parent, facts_of, work
 from afcl.bench.spec import BenchSpec, Cell, Run
 from afcl.bench.store import CAPPED, DONE, FAILED, Record, Store
 from afcl.exceptions import InputError
@@ -35,6 +37,7 @@ GIVE_UP = 2
 STUCK, STARTING = 10, 60.0
 #: Threads of a worker: parallel runs beat parallel steps, and times stay comparable.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+KERNELS = "AFCL_KERNELS"
 
 #: Called with (runs done, runs in all, seconds left or None, what was just done).
 Progress = Callable[[int, int, float | None, str], None]
@@ -102,12 +105,13 @@ def run_grid(
         needed = [_task(cell, cell.learns) for cell in cells if cell.learns]
         plain = [cell for cell in cells if not cell.learns]
         first = [_task(c, resolve(c, store, folder)) for c in plain]
-        left = _left([*first, *needed], store, part, retry, counts)
-        waiting = sum(1 for cell in cells if cell.learns)
-        _work(left, store, folder, jobs, counts, waiting, progress)
+        seen: set[Run] = set()
+        left = _left([*first, *needed], store, part, retry, counts, seen)
+        waiting = len(cells) - len(plain)
+        _work(left, store, folder, jobs, counts, progress, 0, waiting)
         second = list(_learned(cells, store, folder))
-        left = _left(second, store, part, retry, counts)
-        _work(left, store, folder, jobs, counts, 0, progress)
+        after = _left(second, store, part, retry, counts, seen)
+        _work(after, store, folder, jobs, counts, progress, len(left), 0)
     return counts
 
 
@@ -148,21 +152,35 @@ def _left(
     part: tuple[int, int],
     retry: bool,
     counts: Counts,
+    seen: set[Run],
 ) -> list[Task]:
-    """Tasks of this part that have no record yet, each run once."""
-    left: dict[Run, Task] = {}
-    for task in {task.run: task for task in tasks}.values():
-        known = store.facts(task.run)
-        if known is not None and retry and known[0] != DONE:
-            store.forget(task.run)
-            known = None
-        if known is not None and not _suffices(task, known[0], store):
-            known = None
+    """Tasks of this part that have no record yet, each run once.
+
+    A run that several cells ask for has the longest of their caps, and is traced if
+    one of them wants it; one that is stored without a trace is then made again.
+    """
+    asked: dict[Run, Task] = {}
+    for task in tasks:
+        other = asked.get(task.run, task)
+        trace, cap = task.trace or other.trace, max(task.cap, other.cap)
+        asked[task.run] = Task(task.run, cap, trace)
+    left = []
+    for task in asked.values():
+        if task.run in seen:
+            continue
+        seen.add(task.run)
+        known, own = store.facts(task.run), _part_of(task.run, part[1]) == part[0]
+        if known is not None and own:
+            if retry and known[0] != DONE:
+                store.forget(task.run)
+                known = None
+            elif not _suffices(task, known[0], store):
+                known = None
         if known is not None:
             counts.stored += 1
-        elif _part_of(task.run, part[1]) == part[0]:
-            left[task.run] = task
-    return list(left.values())
+        elif own:
+            left.append(task)
+    return left
 
 
 def _suffices(task: Task, status: str, store: Store) -> bool:
@@ -182,10 +200,14 @@ def _work(
     folder: Path | None,
     jobs: int,
     counts: Counts,
-    waiting: int,
     progress: Progress | None,
+    before: int,
+    waiting: int,
 ) -> None:
-    """Hand the tasks to worker processes, a few ahead, and note how each ends."""
+    """Hand the tasks to worker processes, a few ahead, and note how each ends.
+
+    So many runs were made `before`, and so many may still be `waiting` for these.
+    """
     if not tasks:
         return
     clock = _Estimate(tasks, jobs)
@@ -211,8 +233,8 @@ def _work(
                 hopeless.note(task.run)
                 left = clock.ended(task, seconds)
                 if progress is not None:
-                    done = clock.done
-                    progress(done, len(tasks) + waiting, left, str(task.run.path))
+                    done, total = before + clock.done, before + len(tasks) + waiting
+                    progress(done, total, left, str(task.run.path))
 
 
 def _note(future: Future[Any], task: Task, store: Store, counts: Counts) -> float:
@@ -220,6 +242,8 @@ def _note(future: Future[Any], task: Task, store: Store, counts: Counts) -> floa
     try:
         future.result()
     except TimeoutError as error:
+        if store.has(task.run):  # it was done just before it was stopped
+            return _ended(task, store, counts)
         given_up = isinstance(error, _GivenUp)
         reason = str(error) if given_up else "did not end when its time was used up"
         facts = {"reason": reason, "cap": task.cap, "versions": versions()}
@@ -231,6 +255,11 @@ def _note(future: Future[Any], task: Task, store: Store, counts: Counts) -> floa
         store.write(Record(task.run, FAILED, facts))
         counts.failed += 1
         return 0.0
+    return _ended(task, store, counts)
+
+
+def _ended(task: Task, store: Store, counts: Counts) -> float:
+    """Count a run that has stored its own end; return its seconds."""
     known = store.facts(task.run)
     assert known is not None
     status, found = known
@@ -262,13 +291,18 @@ class _Hopeless:
         """Remember how a run ended."""
         known = self.store.facts(run)
         assert known is not None
-        self.ends.setdefault(run.kind, self._stored(run))[run.seed] = known[0]
+        self._of(run)[run.seed] = known[0]
 
     def is_so(self, run: Run) -> bool:
         """Whether runs of this kind are given up."""
-        ends = self.ends.setdefault(run.kind, self._stored(run))
-        met = list(ends.values())
+        met = list(self._of(run).values())
         return met.count(CAPPED) >= GIVE_UP and DONE not in met
+
+    def _of(self, run: Run) -> dict[int, str]:
+        """Return how runs of this kind ended, those before read once."""
+        if run.kind not in self.ends:
+            self.ends[run.kind] = self._stored(run)
+        return self.ends[run.kind]
 
     def _stored(self, run: Run) -> dict[int, str]:
         """Return how runs of this kind ended before."""
@@ -323,12 +357,15 @@ def _pool(jobs: int) -> Iterator[Any]:
         raise InputError(
             "the benchmark needs Pebble; install it with: pip install 'afcl[bench]'"
         ) from error
-    before = {name: os.environ.get(name) for name in THREADS}
+    before = {name: os.environ.get(name) for name in (*THREADS, KERNELS)}
     os.environ.update(dict.fromkeys(THREADS, "1"))
-    os.environ.setdefault("AFCL_KERNELS", "native")
+    os.environ.setdefault(KERNELS, "native")
     context = multiprocessing.get_context("spawn")
-    pool = pebble.ProcessPool(max_workers=jobs, context=context)
+    pool = pebble.ProcessPool(
+        max_workers=jobs, initializer=end_with_parent, context=context
+    )
     try:
+        _start(pool)
         yield pool
         pool.close()
     except BaseException:
@@ -343,10 +380,28 @@ def _pool(jobs: int) -> Iterator[Any]:
                 os.environ[name] = value
 
 
+def _start(pool: Any) -> None:
+    """Start the workers deaf to Ctrl-C, which a terminal sends to them as well.
+
+    They inherit what is blocked here, as do the pool's threads, which start others.
+    """
+    resource_tracker.ensure_running()  # it would unblock the signal
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        assert pool.active
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 @contextmanager
 def _locked(root: Path, part: tuple[int, int]) -> Iterator[None]:
     """Hold the folder's lock; a second benchmark in the same folder is refused."""
-    root.mkdir(parents=True, exist_ok=True)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(
+            f"{root} cannot be made, a file is in its way: choose another folder"
+        ) from None
     with (root / f".lock-{part[0]}-of-{part[1]}").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

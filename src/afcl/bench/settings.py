@@ -65,7 +65,7 @@ def owners(name: str, data: Dataset, seed: int) -> Ints:
     ndarray of shape (n_samples,)
         No client has fewer than five rows.
     """
-    kind, *arguments = name.split(":")
+    kind, *arguments = name.split(":", 1 if name.startswith("column:") else -1)
     if kind not in _SPLITS:
         raise InputError(f"unknown split {name!r}; choose from {', '.join(_SPLITS)}")
     return _called(name, _SPLITS[kind], data, seed, arguments)
@@ -86,7 +86,8 @@ def _paper_leak(data: Dataset, seed: int, clients: str) -> Ints:
 
 
 def _iid(data: Dataset, seed: int, clients: str) -> Ints:
-    return iid_split(data.X.shape[0], int(clients), random_state=seed)
+    owner = iid_split(data.X.shape[0], int(clients), random_state=seed)
+    return merge_small(scaled(data.X), owner, LEAST_ROWS)
 
 
 def _dirichlet(data: Dataset, seed: int, clients: str, alpha: str) -> Ints:
@@ -99,10 +100,20 @@ def _small(data: Dataset, seed: int, rows: str) -> Ints:
 
 
 def _own_class(data: Dataset, seed: int, clients: str) -> Ints:
+    n, (classes, sizes) = data.X.shape[0], np.unique(data.y, return_counts=True)
+    enough = (sizes >= LEAST_ROWS) & (n - sizes >= LEAST_ROWS)
+    if int(clients) < 2 or not enough.any():
+        raise InputError(
+            f"own-class:{clients} needs two clients, and a class of {LEAST_ROWS} rows "
+            "or more beside the others"
+        )
     rng = _rng(seed, _CLASS)
-    alone = data.y == rng.choice(np.unique(data.y))
-    owner = iid_split(data.X.shape[0], int(clients) - 1, random_state=rng)
-    return np.where(alone, int(clients) - 1, owner)
+    alone = data.y == rng.choice(classes[enough])
+    owner = iid_split(n, int(clients) - 1, random_state=rng)
+    rest = column_split(owner[~alone])
+    owner[~alone] = merge_small(scaled(data.X)[~alone], rest, LEAST_ROWS)
+    owner[alone] = owner[~alone].max() + 1
+    return owner
 
 
 def _column(data: Dataset, seed: int, column: str) -> Ints:
@@ -174,6 +185,8 @@ def _skew(n_clients: int, seed: int, gini: str) -> Schedule:
 
 
 def _one_shot(n_clients: int, seed: int, share: str) -> Schedule:
+    if not 0 <= float(share) <= 1:
+        raise InputError(f"one-shot:{share}: use a share from 0 to 1")
     count = round(float(share) * n_clients)
     silent = _rng(seed, _ONE_SHOT).permutation(n_clients)[:count]
     return Schedule(silent=tuple(int(c) for c in silent))
@@ -200,9 +213,9 @@ def _called(name: str, make: Callable[..., T], *given: Any) -> T:
     *fixed, arguments = given
     try:
         return make(*fixed, *arguments)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, OSError) as error:
         raise InputError(f"cannot read {name!r}: {error}") from None
 
 

@@ -59,10 +59,11 @@ class Run:
     @property
     def path(self) -> PurePosixPath:
         """Return where the run is stored, below the folder of all runs."""
-        options = ",".join(f"{name}={value}" for name, value in self.options)
-        parts = (self.dataset, self.method, options or "as-is")
-        where = (*parts, self.split, self.participation)
-        return PurePosixPath(*(_file_name(part) for part in where), f"{self.seed}.npz")
+        said = [(_file_name(n), _file_name(str(value))) for n, value in self.options]
+        options = ",".join(f"{name}={value}" for name, value in said) or "as-is"
+        what = (_file_name(part) for part in (self.dataset, self.method))
+        where = (_file_name(part) for part in (self.split, self.participation))
+        return PurePosixPath(*what, options, *where, f"{self.seed}.npz")
 
 
 @dataclass(frozen=True)
@@ -167,38 +168,51 @@ def spec_names() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in shipped if ".toml" in f.name)
 
 
-def find_spec(name: str) -> BenchSpec:
+def find_spec(name: str, within: tuple[str, ...] = ()) -> BenchSpec:
     """Read a spec: a TOML file, or one that ships with the package, by name."""
+    if name in within:
+        raise InputError(f"spec {name} includes itself; take one include out")
+    within = (*within, name)
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
             raise InputError(f"no spec {path}: give a TOML file or a spec's name")
-        return parse_spec(path.stem, path.read_text(encoding="utf-8"))
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not UTF-8: {error}") from None
+        return parse_spec(path.stem, text, within)
     if name not in spec_names():
         raise InputError(
             f"unknown spec {name!r}; choose one of {', '.join(spec_names())}, "
             "or give a TOML file"
         )
     shipped = files("afcl.bench").joinpath("specs", f"{name}.toml")
-    return parse_spec(name, shipped.read_text(encoding="utf-8"))
+    return parse_spec(name, shipped.read_text(encoding="utf-8"), within)
 
 
-def parse_spec(name: str, text: str) -> BenchSpec:
+def parse_spec(name: str, text: str, within: tuple[str, ...] = ()) -> BenchSpec:
     """Read a spec's text; what it says wrong is said in one line."""
     try:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"spec {name} is not TOML: {error}") from None
     _check_keys(name, said, SPEC_KEYS)
-    included = [find_spec(other) for other in _listed(said.get("include", []))]
+    named = _listed(said.get("include", []))
+    included = [find_spec(str(other), within) for other in named]
     grids = said.get("grid", [])
     if not isinstance(grids, list) or not (grids or included):
         raise InputError(f"spec {name} has no [[grid]] and no include; add one")
     shared = {**DEFAULTS, **{key: said[key] for key in SHARED if key in said}}
     cells = dict.fromkeys(cell for other in included for cell in other.cells)
     for grid in grids:
-        cells |= dict.fromkeys(_cells(name, {**shared, **grid}))
-    blocks = tuple(said.get("blocks", ("scores",)))
+        try:
+            cells |= dict.fromkeys(_cells(name, {**shared, **grid}))
+        except InputError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise InputError(f"a [[grid]] of spec {name} is wrong: {error}") from None
+    blocks = tuple(_listed(said.get("blocks", "scores")))
     return BenchSpec(name, said.get("title", name), blocks, tuple(cells), text)
 
 
@@ -248,7 +262,10 @@ def _number(
         k = facts().k
         return int(np.random.default_rng(seed).integers(k, 2 * k + 1))
     if isinstance(value, str) and value.startswith("n/"):
-        return max(2, facts().n // int(value.removeprefix("n/")))
+        share = value.removeprefix("n/")
+        if not share.isdecimal() or int(share) == 0:
+            raise InputError(f"{name} = {value!r}: write a share of the rows as n/64")
+        return max(2, facts().n // int(share))
     return value
 
 
@@ -277,4 +294,6 @@ def _check_keys(name: str, said: Mapping[str, Any], known: set[str]) -> None:
 
 
 def _file_name(part: str) -> str:
-    return quote(part.replace(":", "~"), safe="+=,~ @")
+    """Return a plain name for a part of a path; no two parts share one."""
+    name = quote(part, safe=":+ @").replace("~", "%7E").replace(":", "~")
+    return name if name.strip(".") else name.replace(".", "%2E")

@@ -15,7 +15,6 @@ import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -25,6 +24,8 @@ from afcl.exceptions import InputError
 
 RUNS = "runs"
 DONE, FAILED, CAPPED = "done", "failed", "capped"
+#: What the head of a file says, beside its arrays.
+HEAD = ("run", "status", "facts", "trace")
 
 
 @dataclass(frozen=True)
@@ -96,12 +97,12 @@ class Store:
         path = self.path(run)
         if not path.is_file():
             return None
-        head = _head(path)
+        head, _ = _loaded(path, head_only=True)
         return head["status"], head["facts"]
 
     def has_trace(self, run: Run) -> bool:
         """Whether the run's events were kept."""
-        return _head(self.path(run))["trace"] is not None
+        return _loaded(self.path(run), head_only=True)[0]["trace"] is not None
 
     def forget(self, run: Run) -> None:
         """Remove a run, so that it is made again."""
@@ -119,7 +120,7 @@ def _packed(record: Record) -> bytes:
     arrays: dict[str, Any] = dict(record.arrays)
     arrays["head"] = np.frombuffer(text, dtype=np.uint8)
     if record.labels is not None:
-        small = record.labels.size and record.labels.max() < 2**8
+        small = all(0 <= label < 2**8 for label in np.unique(record.labels))
         arrays["labels"] = record.labels.astype(np.uint8 if small else np.int32)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
@@ -127,9 +128,7 @@ def _packed(record: Record) -> bytes:
 
 
 def _unpacked(path: Path) -> Record:
-    head = _head(path)
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files if name != "head"}
+    head, arrays = _loaded(path)
     labels = arrays.pop("labels", None)
     said = head["run"]
     options = tuple((name, value) for name, value in said["options"])
@@ -143,12 +142,17 @@ def _unpacked(path: Path) -> Record:
     )
 
 
-def _head(path: Path) -> dict[str, Any]:
+def _loaded(
+    path: Path, head_only: bool = False
+) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """Return a file's head and arrays; whatever damage raises, the file is named."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            head: dict[str, Any] = json.loads(file["head"].tobytes())
-            return head
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            head = json.loads(file["head"].tobytes())
+            names = [] if head_only else [n for n in file.files if n != "head"]
+            arrays = {name: file[name] for name in names}
+        return {key: head[key] for key in HEAD}, arrays
+    except Exception as error:
         raise InputError(
             f"{path} is damaged ({error}): remove it, and run the benchmark again"
         ) from error

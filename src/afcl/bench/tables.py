@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,17 @@ from afcl._typing import Floats
 
 #: Where a figure is missing.
 NONE = "–"
+#: Signs as LaTeX has them.
+SIGNS = {
+    "±": r"$\pm$",
+    "≥": r"$\geq$",
+    "∞": r"$\infty$",
+    "→": r"$\to$",
+    "·": r"$\cdot$",
+    "²": r"$^2$",
+    "α": r"$\alpha$",
+    NONE: "--",
+}
 
 
 @dataclass(frozen=True)
@@ -102,8 +114,6 @@ def _bar(cells: Sequence[str]) -> str:
 def _tex(text: str) -> str:
     for sign in ("&", "%", "#", "_"):
         text = text.replace(sign, "\\" + sign)
-    for sign, tex in (("±", r"$\pm$"), ("≥", r"$\geq$"), ("∞", r"$\infty$")):
+    for sign, tex in SIGNS.items():
         text = text.replace(sign, tex)
-    if text.startswith("**") and text.endswith("**") and len(text) > 4:
-        text = rf"\textbf{{{text[2:-2]}}}"
-    return text.replace("–", "--")
+    return re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", text)
