@@ -40,6 +40,7 @@ class Story:
         self.began: float | None = None
         self.end: dict[str, Any] | None = None
         self.resumed = 0
+        self._took: list[float] = []
         self._at = 0
 
     def read(self, folder: Path) -> list[str]:
@@ -98,6 +99,8 @@ class Story:
 
     def _hear_update(self, event: dict[str, Any]) -> str:
         site = self._site(event)
+        if site.asked_at is not None and "at" in event:
+            self._took.append(event["at"] - site.asked_at)
         site.heard_at, site.asked_at, site.gone = event.get("at"), None, False
         site.answers += 1
         return f"{site.name} answered ({site.answers})"
@@ -148,9 +151,16 @@ class Story:
             return f"failed: {said['reason']}"
         if self.began is None:
             return f"waiting for {plan.min_clients} sites{again}"
-        here = [site for site in self.sites.values() if not site.gone]
-        left = sum(max(0, ANSWERS - site.answers) for site in here)
-        return f"running, about {left} answers to come{again}"
+        left = [
+            max(0, ANSWERS - site.answers)
+            for site in self.sites.values()
+            if not site.gone
+        ]
+        text = f"running, about {sum(left)} answers to come"
+        if self._took and any(left):
+            seconds = max(left) * sum(self._took) / len(self._took)
+            text += f", perhaps {seconds:.0f} s"
+        return text + again
 
     def _standing(self, site: Told, now: float) -> str:
         if site.gone:
