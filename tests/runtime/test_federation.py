@@ -312,6 +312,32 @@ def test_who_does_not_fit_is_told_why(tmp_path):
     assert len(read_result(folder)["sites"]) == 3
 
 
+def test_a_refused_site_mends_its_file_and_comes_back(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    home = folders[103]
+    good = open_membership(home)
+    rows = pl.DataFrame(tables[3], schema=list(COLUMNS))
+    rows.rename({"weight": "Weight"}).write_csv(home / "rows.csv")
+    folder = plan(tmp_path / "run", min_clients=3)
+
+    class Mended(ListPost):
+        def _here(self, address):
+            return super()._here(address) and (
+                address != 103 or not 15 <= self.looks < 20
+            )
+
+        def nodes(self):
+            if self.looks == 16:
+                rows.write_csv(home / "rows.csv")
+                keep_membership(home, good)
+            return super().nodes()
+
+    serve_run(Mended(folders, slow={100: 10}), folder)
+    assert [e["name"] for e in events(folder, "refused")] == ["site-3"]
+    assert open_membership(home).state == DONE
+    assert len(read_result(folder)["sites"]) == 4
+
+
 def test_a_late_site_that_does_not_fit(tmp_path):
     tables, folders = write_sites(tmp_path)
     path = folders[103] / "rows.csv"

@@ -14,7 +14,8 @@ import typer
 if TYPE_CHECKING:
     from afcl.runtime.member import Membership
 
-PAUSE = 0.3
+#: Seconds between two looks, and for the engine to hand over the last answer.
+PAUSE, LAST = 0.3, 2.0
 
 
 def keygen(
@@ -130,7 +131,7 @@ def _take_part(
     address: str, out: Path, ca: Path | None, key: Path | None, port: int | None
 ) -> None:
     """Start the engine's node, wait for the end, end the node whatever happens."""
-    from afcl.cli.serve import _Ended, _ended_by_signals
+    from afcl.cli.signals import Ended, ended_by_signals
     from afcl.exceptions import InputError, Interrupted
     from afcl.runtime.flower import processes
     from afcl.runtime.member import DONE, REFUSED, open_membership
@@ -138,32 +139,30 @@ def _take_part(
     engine = out / "engine"
     env = processes.environment(engine)
     config = {"folder": str(out)}
-    with _ended_by_signals():
-        node = processes.start_supernode(
-            engine, address, port or processes.free_port(), ca, key, config, env
-        )
-        state = ""
-        try:
-            while True:
+    place = port or processes.free_port()
+    try:
+        with (
+            ended_by_signals(),
+            processes.start_supernode(
+                engine, address, place, ca, key, config, env
+            ) as node,
+        ):
+            state = ""
+            while state != DONE:
                 member = open_membership(out)
                 if member.state != state:
                     state = member.state
                     typer.echo(f"{member.name}: {state}")
                 if state == REFUSED:
                     raise InputError(f"{member.name} was refused: {member.reason}")
-                if state == DONE:
-                    break
                 refusal = processes.refusal(node.log)
                 if refusal is not None:
                     raise InputError(processes.unreachable(address, ca) or refusal)
                 if not node.alive:
                     raise InputError(f"the engine ended by itself: see {node.log}")
                 time.sleep(PAUSE)
-            time.sleep(2.0)  # the engine still has to hand over the last answer
-        except (KeyboardInterrupt, _Ended):
-            raise Interrupted(
-                "stopped; the same command comes back into the run"
-            ) from None
-        finally:
-            node.stop()
+            time.sleep(LAST)
+    except (KeyboardInterrupt, Ended):
+        text = "stopped; the same command comes back into the run"
+        raise Interrupted(text) from None
     typer.echo(f"Labels and result are in {out}.")

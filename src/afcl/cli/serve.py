@@ -6,11 +6,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +16,7 @@ import typer
 from afcl.cli.settings import settings
 
 if TYPE_CHECKING:
+    from afcl.cli.story import Story
     from afcl.runtime.federation import Plan
     from afcl.runtime.flower.keys import Tls
 
@@ -163,6 +161,8 @@ def _coordinate(
     folder: Path, plan: Plan, host: str, port: int, tls: Tls | None
 ) -> None:
     """Start the engine, watch the run, end the engine whatever happens."""
+    from afcl.cli.signals import Ended, ended_by_signals
+    from afcl.cli.story import Story
     from afcl.exceptions import InputError, Interrupted
     from afcl.runtime.federation import FAILED
     from afcl.runtime.flower import processes
@@ -172,18 +172,19 @@ def _coordinate(
     (folder / FAILED).unlink(missing_ok=True)
     engine = folder / "engine"
     env = processes.environment(engine)
-    with _ended_by_signals():
-        link = processes.start_superlink(engine, host, port, tls, env)
-        try:
+    try:
+        with (
+            ended_by_signals(),
+            processes.start_superlink(engine, host, port, tls, env) as link,
+        ):
             _say_welcome(host, port, tls, plan)
             address = processes.at(host, port)
             known = _enrol_new(folder, address, tls, env, set())
             told = {"out": str(folder)}
             run = processes.submit(processes.APP, address, tls, env, told)
-            follow, looked = _follow(folder), time.monotonic()
+            story, looked = Story(), time.monotonic()
             while not (folder / RESULT).is_file():
-                for line in next(follow):
-                    typer.echo(line)
+                _tell(story, folder)
                 if (folder / FAILED).is_file():
                     said = json.loads((folder / FAILED).read_text(encoding="utf-8"))
                     raise InputError(said["reason"])
@@ -197,20 +198,22 @@ def _coordinate(
                     _check_run(folder, run, address, tls, env)
                 known = _enrol_new(folder, address, tls, env, known)
                 time.sleep(PAUSE)
-            for line in next(follow):
-                typer.echo(line)
-        except (KeyboardInterrupt, _Ended):
-            raise Interrupted(
-                f"stopped; 'afcl serve --resume {folder}' goes on"
-            ) from None
-        finally:
-            link.stop()
+            _tell(story, folder)
+    except (KeyboardInterrupt, Ended):
+        text = f"stopped; 'afcl serve --resume {folder}' goes on"
+        raise Interrupted(text) from None
     result = read_result(folder)
     typer.echo(
         f"{result['n_clusters']} clusters in "
         f"{sum(site['rows'] for site in result['sites']):,} rows at "
         f"{len(result['sites'])} sites. Result in {folder}."
     )
+
+
+def _tell(story: Story, folder: Path) -> None:
+    """Say what is new in the run."""
+    for line in story.read(folder):
+        typer.echo(line)
 
 
 def _check_run(
@@ -252,24 +255,6 @@ def _enrol_new(
     return found
 
 
-class _Ended(Exception):
-    """SIGTERM arrived."""
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that everything is cleaned up."""
-
-    def end(number: int, frame: object) -> None:
-        raise _Ended
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def enrol(
     keys: list[Path] = typer.Argument(..., help="Public keys of sites.", metavar="KEY"),
     run: Path | None = typer.Option(
@@ -309,15 +294,6 @@ def _only_run(where: Path) -> Path:
             "'afcl serve')"
         )
     return runs[0]
-
-
-def _follow(folder: Path) -> Iterator[list[str]]:
-    """Say in words what was new in the trace since the last time."""
-    from afcl.cli.story import Story
-
-    story = Story()
-    while True:
-        yield story.read(folder)
 
 
 def status(

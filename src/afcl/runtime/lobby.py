@@ -199,6 +199,8 @@ class Lobby:
         returned = now - self._here
         self._idle |= {c for c, address in self._address.items() if address in returned}
         self._here = now
+        # Who was refused and went away may have mended what was wrong.
+        self._refused = {a: why for a, why in self._refused.items() if a in now}
         for answer in self.post.poll():
             if answer.ticket in self._asked:
                 self._introduced(self._asked.pop(answer.ticket), answer)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`serve`, `join`, `enrol`, `keygen`, `status`: what they say without an engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from afcl.cli import main
+from afcl.cli.story import Story
+from afcl.runtime.federation import FAILED, Plan
+from afcl.trace import to_line
+
+PLAN = Plan("run", "afcl", {}, 0, 100, 3, parameters={})
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n3,4\n" * 5)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], code: int, *words: object) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    out = capsys.readouterr()
+    assert ended.value.code == code, out
+    if code == 2:
+        assert out.err.count("\n") == 1, out.err
+        return out.err
+    return out.out
+
+
+JOIN = ("join", "127.0.0.1:1", "--data", "a.csv", "--name", "a", "--out", "mine")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("serve",), "give --out DIR for a new run, or --resume DIR"),
+        (("serve", "--out", "r", "--resume", "r"), "give --out DIR"),
+        (("serve", "--out", "r", "--insecure", "--tls", "t"), "exclude each other"),
+        (("serve", "--resume", "nothing"), "holds no run"),
+        (("serve", "--out", "r", "--ranges", "age"), "COLUMN=LOW:HIGH"),
+        (("serve", "--out", "r", "--ranges", "age=9:1"), "COLUMN=LOW:HIGH"),
+        (("serve", "--out", "r", "--config", "no.toml"), "cannot read no.toml"),
+        (JOIN, "--insecure"),
+        ((*JOIN, "--ca", "a.csv"), "--ca needs --key"),
+        ((*JOIN, "--ca", "no.crt", "--key", "no"), "no file no.crt"),
+        ((*JOIN, "--insecure", "--unit", "x"), "COLUMN=UNIT"),
+        ((*JOIN, "--insecure", "--min-cell", "11"), "rows"),
+        (("join", "h:1", "--name", "a", "--out", "m", "--data", "b.csv"), "--insecure"),
+        (("enrol", "no.pub", "--run", "r"), "no file no.pub"),
+        (("enrol", "a.csv", "--run", "r"), "no public key"),
+        (("enrol", "k.pub"), "0 runs in"),
+        (("status", "nothing"), "holds no run"),
+    ],
+)
+def test_bad_input_is_one_line(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], line: str
+) -> None:
+    assert line in said(capsys, 2, *words)
+
+
+def test_a_folder_that_holds_a_run(capsys: pytest.CaptureFixture[str], here: Path):
+    PLAN.write(here / "r")
+    line = said(capsys, 2, "serve", "--out", "r", "--insecure")
+    assert "--resume" in line
+
+
+def test_a_site_that_is_told_something_else(
+    capsys: pytest.CaptureFixture[str], here: Path
+):
+    from afcl.runtime.member import JOINED, Membership, keep_membership
+
+    told = Membership(str(here / "a.csv"), "a", run="run", state=JOINED)
+    keep_membership(here / "mine", told)
+    line = said(capsys, 2, *JOIN, "--insecure", "--drop", "y")
+    assert "another site or other settings" in line
+
+
+def test_a_site_that_is_done(capsys: pytest.CaptureFixture[str], here: Path):
+    from afcl.runtime.member import DONE, Membership, keep_membership
+
+    told = Membership(str(here / "a.csv"), "a", run="run", state=DONE)
+    keep_membership(here / "mine", told)
+    assert "result already" in said(capsys, 0, *JOIN, "--insecure")
+
+
+def test_keys_are_made_and_enrolled(capsys: pytest.CaptureFixture[str], here: Path):
+    pytest.importorskip("cryptography", reason="comes with 'afcl[flower]'")
+    PLAN.write(here / "r")
+    text = said(capsys, 0, "keygen", "--out", "keys", "--name", "site-a")
+    assert "stays here" in text
+    said(capsys, 2, "keygen", "--out", "keys", "--name", "site-a")
+    said(capsys, 0, "enrol", "keys/site-a.pub")
+    key = (here / "keys" / "site-a.pub").read_bytes()
+    assert (here / "r" / "enrolled" / "site-a.pub").read_bytes() == key
+    PLAN.write(here / "r2")
+    assert "2 runs in" in said(capsys, 2, "enrol", "keys/site-a.pub")
+
+
+# ------------------------------------------------------------------ the story
+
+
+def tell(folder: Path, *events: dict[str, Any]) -> None:
+    PLAN.write(folder)
+    with (folder / "trace.jsonl").open("a") as file:
+        for event in events:
+            file.write(to_line({"tick": 0, "at": 100.0, **event}) + "\n")
+
+
+def ranges(client: int, tick: int = 0) -> dict[str, Any]:
+    name = f"site-{client}"
+    return {
+        "event": "ranges",
+        "tick": tick,
+        "client": client,
+        "name": name,
+        "rows": 1000,
+        "bytes": 9,
+    }
+
+
+def event(kind: str, client: int, at: float, **more: Any) -> dict[str, Any]:
+    return {"event": kind, "client": client, "contact": 1, "at": at, **more}
+
+
+AGREED = {"event": "agreed", "columns": ["x", "y"], "rows": 2000}
+PREPARE = {"event": "prepare", "k": 4, "movement": 0.25}
+
+
+def test_status_tells_who_waits_for_whom(
+    capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = here / "r"
+    PLAN.write(folder)
+    assert "waiting for 3 sites" in said(capsys, 0, "status", "r")
+    tell(
+        folder,
+        *(ranges(0), ranges(1), AGREED, PREPARE),
+        *(event("send", 0, 100.0), event("send", 1, 100.0)),
+        *(event("update", 0, 110.0), event("left", 1, 150.0)),
+        {"event": "refused", "name": "site-9", "reason": "it lacks 'x'"},
+        ranges(2, tick=3),
+        event("send", 2, 160.0),
+    )
+    monkeypatch.setattr("time.time", lambda: 300.0)
+    text = said(capsys, 0, "status", "r")
+    assert "running, about 3 answers to come, perhaps 20 s" in text
+    assert "k = 4 so far; the seeds have moved by 0.25" in text
+    assert "site-0: 1,000 rows, 1 answers" in text
+    assert "site-1: 1,000 rows, gone after 0 answers" in text
+    assert "site-2: 1,000 rows, 0 answers, asked 140 s ago, late" in text
+    assert "site-9: refused, it lacks 'x'" in text
+    (folder / FAILED).write_text(json.dumps({"reason": "no client said hello"}))
+    assert "failed: no client said hello" in said(capsys, 0, "status", "r")
+    (folder / "result.json").write_text("{}")
+    assert "done, 3 sites" in said(capsys, 0, "status", "r")
+
+
+def test_the_story_goes_on_where_it_stopped(here: Path):
+    folder = here / "r"
+    story = Story()
+    assert story.read(folder) == []
+    tell(folder, ranges(0), AGREED)
+    assert story.read(folder) == [
+        "site-0 joined: 1,000 rows",
+        "agreed on 2 columns: x, y",
+    ]
+    assert story.read(folder) == []
+    with (folder / "trace.jsonl").open("a") as file:
+        file.write('{"event":"resu')
+    assert story.read(folder) == []
+    with (folder / "trace.jsonl").open("a") as file:
+        file.write('med","tick":1}\n')
+    assert story.read(folder) == ["resumed"]
+
+
+def test_every_event_has_its_words(here: Path):
+    folder = here / "r"
+    tell(
+        folder,
+        ranges(0),
+        event("hello", 0, 1.0),
+        event("rejected", 0, 2.0, reason="counts"),
+        event("failure", 0, 3.0, reason="no answer"),
+        event("left", 0, 4.0),
+        ranges(0, tick=5),
+        {"event": "note", "text": "column 'x' is constant"},
+        ranges(1, tick=6),
+        {"event": "end", "k": 2, "reason": "done"},
+    )
+    assert Story().read(folder) == [
+        "site-0 joined: 1,000 rows",
+        "site-0 said hello",
+        "rejected a message of site-0: counts",
+        "no answer of site-0: no answer",
+        "site-0 is gone; what it said stays",
+        "site-0 is back",
+        "note: column 'x' is constant",
+        "site-1 joined late: 1,000 rows",
+        "the end (done): k = 2",
+    ]
