@@ -379,11 +379,12 @@ def test_given_ranges_keep_the_extremes_at_home(tmp_path):
     assert result["n_clusters"] == 4
 
 
-def test_a_site_keeps_to_its_own_smallest_cell(tmp_path):
+@pytest.mark.parametrize("options", [{"min_cell": 5}, {}])
+def test_a_site_keeps_to_its_own_smallest_cell(tmp_path, options):
     _, folders = write_sites(tmp_path)
     strict = open_membership(folders[103])
     keep_membership(folders[103], replace(strict, min_cell=10))
-    folder = plan(tmp_path / "run", options={"min_cell": 5})
+    folder = plan(tmp_path / "run", options=options)
     serve_run(ListPost(folders), folder)
     failures = [e["reason"] for e in events(folder, "failure")]
     assert any("fewer than 10 rows" in reason for reason in failures)

@@ -135,8 +135,9 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} takes part in {member.method} only, not in {terms.method}: "
             f"join with --method {terms.method} to allow it"
         )
-    least = json.loads(terms.options).get("min_cell", member.min_cell)
-    if member.method == METHOD and least < member.min_cell:
+    parameters = get_method(terms.method).parameters(**json.loads(terms.options))
+    least = getattr(parameters, "min_cell", member.min_cell)
+    if least < member.min_cell:
         raise RejectedMessage(
             f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "
             f"with --min-cell {least} to allow it"
