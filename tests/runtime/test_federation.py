@@ -261,6 +261,25 @@ def test_a_late_joiner_brings_its_cluster(tmp_path):
     assert_same(folder, tables)
 
 
+@pytest.mark.parametrize("arrives", range(4, 16))
+def test_whoever_was_let_in_is_in_the_result(tmp_path, arrives):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run", min_clients=3)
+    serve_run(ListPost(folders, arrives={102: arrives}, slow={100: 1}), folder)
+    joined = {e["name"] for e in events(folder, "ranges")}
+    assert {site["name"] for site in read_result(folder)["sites"]} == joined
+    assert_same(folder, tables)
+
+
+def test_a_site_that_dies_while_it_is_greeted(tmp_path):
+    _, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run", min_clients=3)
+    post = ListPost(folders, arrives={102: 6}, leaves={102: 9}, slow={102: 1})
+    serve_run(post, folder)
+    assert events(folder, "end")[-1]["reason"] == "done"
+    assert len(read_result(folder)["sites"]) == 3
+
+
 def test_lingering_for_a_late_joiner(tmp_path):
     _, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run", min_clients=3, linger=100.0)

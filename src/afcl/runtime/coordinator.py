@@ -132,7 +132,7 @@ class Coordinator:
         self._tick = 0
         self._tallies: dict[ClientId, Tally] = {}
         self._contacts: dict[ClientId, int] = {}
-        self._flights: dict[Ticket, tuple[int, int]] = {}
+        self._flights: dict[Ticket, tuple[ClientId, int, int]] = {}
         self._version = 0
         self._terms: Terms | None = None
         self._params: Any = None
@@ -175,7 +175,8 @@ class Coordinator:
         method = self.spec.method
         self._prepare()
         while True:
-            if method.done(self._state) and not self.transport.expecting():
+            coming = self.transport.expecting() or self._greeting()
+            if method.done(self._state) and not coming:
                 return "done"
             if self.transport.round >= self.spec.max_rounds:
                 return "max_rounds"
@@ -253,7 +254,7 @@ class Coordinator:
 
     def _greeting(self) -> bool:
         """Whether a hello is still on its way."""
-        return any(contact == 0 for contact, _ in self._flights.values())
+        return any(contact == 0 for _, contact, _ in self._flights.values())
 
     def _agree(self) -> Agreed:
         """Step 0: everybody's ranges, then the box; frozen from here on."""
@@ -268,7 +269,8 @@ class Coordinator:
             )
         for client in members:
             ask = encode(AskRanges(self.spec.run, extremes))
-            self._flights[self.transport.send(client, AGREEMENT, ask)] = (AGREEMENT, 0)
+            ticket = self.transport.send(client, AGREEMENT, ask)
+            self._flights[ticket] = (client, AGREEMENT, 0)
         self._introduce()
         ranges: dict[ClientId, Ranges] = {}
         for answer in self.transport.poll():
@@ -380,7 +382,7 @@ class Coordinator:
             if len(self.spec.names) < 2:
                 raise
             raise InputError(f"{self.spec.names[client]}: {error}") from error
-        self._flights[ticket] = (contact, version)
+        self._flights[ticket] = (client, contact, version)
         self._say(
             "send", client=client, contact=contact, version=version, bytes=len(data)
         )
@@ -393,7 +395,8 @@ class Coordinator:
         if answers:
             self._heard_at = self._now()
         for answer in answers:
-            contact, version = self._flights.pop(answer.ticket, (AGREEMENT, 0))
+            nothing = (answer.client, AGREEMENT, 0)
+            _, contact, version = self._flights.pop(answer.ticket, nothing)
             if isinstance(answer, Failure):
                 self._fail(answer, contact)
             else:
@@ -401,6 +404,9 @@ class Coordinator:
         return bool(answers)
 
     def _fail(self, failure: Failure, contact: int) -> None:
+        if failure.gone:
+            flights = self._flights.items()
+            self._flights = {t: f for t, f in flights if f[0] != failure.client}
         if failure.gone and failure.client in self._tallies:
             if self._door is not None:
                 self._record(Entry(failure.client, LEFT, b"", tick=self._tick))
