@@ -9,8 +9,6 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -66,15 +64,18 @@ def work(
     The cap is on CPU seconds, so that a busy machine does not strike. An interruption
     is passed on: such a run has no record and is made again.
     """
+    limit = _Limit(cap)
     try:
-        with _at_most(cap):
+        with limit:
             record = execute(run, folder, keep_trace)
-    except _Capped:
-        facts = {"reason": f"stopped after {cap:g} s", "cap": cap}
-        record = Record(run, CAPPED, {**facts, "versions": versions()})
-    except Exception as error:
-        what = str(error) if isinstance(error, AfclError) else repr(error)
-        record = Record(run, FAILED, {"reason": what, "versions": versions()})
+    except (_Capped, Exception) as error:
+        # Compiled code turns what is raised inside it into errors of its own.
+        if limit.struck:
+            status, facts = CAPPED, {"reason": f"stopped after {cap:g} s", "cap": cap}
+        else:
+            what = str(error) if isinstance(error, AfclError) else repr(error)
+            status, facts = FAILED, {"reason": what}
+        record = Record(run, status, {**facts, "versions": versions()})
     Store(root).write(record)
 
 
@@ -82,20 +83,24 @@ class _Capped(BaseException):
     """The CPU time of a run is used up."""
 
 
-@contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Raise in the middle of whatever is going on when the CPU time is used up."""
+class _Limit:
+    """Raises in the middle of whatever is going on when the CPU time is used up."""
 
-    def strike(number: int, frame: object) -> None:
-        raise _Capped
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.struck = False
 
-    before = signal.signal(signal.SIGPROF, strike)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGPROF, self._strike)
+        signal.setitimer(signal.ITIMER_PROF, self.seconds)
+
+    def __exit__(self, *error: object) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.signal(signal.SIGPROF, self._before)
+
+    def _strike(self, number: int, frame: object) -> None:
+        self.struck = True
+        raise _Capped
 
 
 def execute(run: Run, folder: Path | None = None, keep_trace: bool = False) -> Record:
