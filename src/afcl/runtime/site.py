@@ -14,6 +14,7 @@ from afcl.core.scale import ranges_of
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import RejectedMessage
 from afcl.methods import get_method
+from afcl.runtime.agreement import select
 from afcl.runtime.codec import decode, encode
 
 
@@ -53,8 +54,7 @@ class Site:
     def _agreed(self, terms: Terms) -> Floats:
         if not terms.columns:
             return self.rows
-        at = [self.columns.index(name) for name in terms.columns]
-        return self.rows[:, at]
+        return self.rows[:, select(terms.columns, self.columns)]
 
     def _hello(self, terms: Terms) -> bytes:
         method = get_method(terms.method)
