@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import afcl
+from afcl.core.protocol import Clustering, Merge
 from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime import results
@@ -81,7 +82,8 @@ def test_a_result_has_the_promised_keys(result):
         "versions",
     } <= set(result)
     assert all(set(level) == {"k", "scores"} for level in result["path"])
-    assert all(set(s) == {"name", "rows", "messages", "bytes"} for s in result["sites"])
+    told = {"name", "rows", "messages", "bytes", "rejected", "sizes"}
+    assert all(set(site) == told for site in result["sites"])
 
 
 def test_a_result_says_what_was_found(result, outcome):
@@ -111,6 +113,42 @@ def test_sites_are_told_with_rows_messages_and_bytes(result, outcome):
         assert site["bytes"] == tallies[client].bytes > 0
     # the last one never came
     assert (result["sites"][4]["messages"], result["sites"][4]["bytes"]) == (0, 0)
+
+
+def test_sites_are_told_with_their_rows_in_every_cluster(result, outcome):
+    for client, site in enumerate(result["sites"]):
+        sizes = [int((outcome.labels[client] == c).sum()) for c in range(3)]
+        assert site["sizes"] == sizes
+        assert sum(sizes) == site["rows"]
+    assert np.sum([s["sizes"] for s in result["sites"]], axis=0).tolist() == [
+        60,
+        50,
+        40,
+    ]
+
+
+def test_the_tree_tells_sizes_where_it_knows_them():
+    # Leaves 0 to 3: 0 and 1 join (their sizes stay unknown), then 2 joins them,
+    # 3 joins all: 3 has 40 - 30 = 10 rows, 2 has 30 - 20 = 10.
+    merges = (Merge(0, 1, 1 / 3, 20.0), Merge(4, 2, 4.0, 30.0), Merge(3, 5, 9.0, 40.0))
+    clustering = Clustering(None, np.array([40.0]), {}, merges=merges)
+
+    assert results.tree_of(clustering) == {
+        "sizes": [None, None, 10, 10],
+        "merges": [[0, 1, 0.333333, 20], [4, 2, 4.0, 30], [3, 5, 9.0, 40]],
+    }
+    assert results.tree_of(Clustering(None, np.array([40.0]), {})) is None
+
+
+def test_the_tree_of_a_run_joins_all_rows(result):
+    tree = result["tree"]
+    leaves = len(tree["sizes"])
+
+    assert len(tree["merges"]) == leaves - 1
+    # The one that never came is in no merge.
+    assert tree["merges"][-1][3] == 120
+    joined = sorted(node for merge in tree["merges"] for node in merge[:2])
+    assert joined == list(range(2 * leaves - 2))
 
 
 def test_versions_name_what_computed(result):

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report: a run's folder as one page that opens without a network.
+
+Reads folders only (``result.json``, ``trace.jsonl`` and the like) and never imports
+algorithm or engine; decision 0011 says why it is written by hand.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from afcl.report.facts import Facts, Own, gather, read_facts
+from afcl.report.page import body, page
+from afcl.report.status import Status, status_of
+
+__all__ = [
+    "REPORT",
+    "Facts",
+    "Own",
+    "Status",
+    "body",
+    "gather",
+    "page",
+    "read_facts",
+    "render",
+    "status_of",
+    "write_report",
+]
+
+REPORT = "report.html"
+
+
+def render(folder: Path | str, own: Own | None = None) -> str:
+    """Return the page of the run in `folder`; `own`: a site's rows, for its own page.
+
+    Raises
+    ------
+    InputError
+        If there is no run in the folder, or one of its files is damaged.
+    """
+    return page(read_facts(Path(folder), own))
+
+
+def write_report(folder: Path | str, own: Own | None = None) -> Path:
+    """Write ``report.html`` into a run's folder, whole or not at all.
+
+    Parameters
+    ----------
+    folder
+        What ``afcl run``, ``afcl serve`` or ``afcl join`` wrote, finished or not.
+    own
+        The rows of the site whose folder it is, for the site's own eyes.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+    """
+    path = Path(folder) / REPORT
+    part = path.with_name(REPORT + ".part")
+    part.write_text(render(folder, own), encoding="utf-8", newline="\n")
+    os.replace(part, path)
+    return path

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run's folder tells, read once; whatever is missing is simply not there.
+
+Folders come from ``afcl run`` (a simulation), ``afcl serve`` (a coordinator, without
+labels) and ``afcl join`` (a site, without the other sites).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.exceptions import InputError
+from afcl.report.events import Course, course_of
+from afcl.trace import Event, read_trace
+
+RESULT, TRACE, FAILED = "result.json", "trace.jsonl", "failed.json"
+PLAN, SITE, RUN = "plan.json", "site.json", "run.json"
+SIMULATION, COORDINATOR, MEMBER = "simulation", "coordinator", "site"
+
+
+@dataclass(frozen=True)
+class SiteFact:
+    """One site as the result tells it; `sizes`: its rows in every cluster, if known."""
+
+    name: str
+    rows: int
+    messages: int = 0
+    bytes: int = 0
+    sizes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The merge tree: sizes of the leaves (None: not known), and the merges in order.
+
+    The i-th merge joins two nodes at a cost and makes node ``len(sizes) + i``.
+    """
+
+    sizes: tuple[int | None, ...]
+    merges: tuple[tuple[int, int, float, int], ...]
+
+
+@dataclass(frozen=True)
+class Own:
+    """A site's own rows in their units, with their clusters; or why there are none.
+
+    Only a site's own page gets them, on the site's own machine.
+    """
+
+    values: Floats | None = None
+    labels: Ints | None = None
+    columns: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything the page shows.
+
+    Attributes
+    ----------
+    name, kind
+        The folder's name and whose folder it is.
+    done, failed, state
+        Whether there is a result; why there is none; what a site's file says.
+    n_clusters, columns, centers, sizes, scores, path, tree
+        As in ``result.json``; centres in original units.
+    sites, rounds, parameters, versions
+        As in ``result.json``.
+    low, span
+        The agreed scale.
+    course
+        What the trace tells.
+    own
+        A site's own rows.
+    """
+
+    name: str
+    kind: str = SIMULATION
+    done: bool = False
+    failed: str = ""
+    state: str = ""
+    n_clusters: int | None = None
+    columns: tuple[str, ...] = ()
+    centers: Floats | None = None
+    sizes: tuple[int, ...] = ()
+    scores: dict[str, float | None] = field(default_factory=dict)
+    path: tuple[tuple[int, dict[str, float | None]], ...] = ()
+    tree: Tree | None = None
+    sites: tuple[SiteFact, ...] = ()
+    rounds: int | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    low: Floats | None = None
+    span: Floats | None = None
+    course: Course = field(default_factory=lambda: course_of([]))
+    own: Own | None = None
+    min_clients: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of all sites together, as far as they are known."""
+        if self.kind == MEMBER:
+            return sum(self.sizes)
+        return sum(site.rows for site in self.sites)
+
+    @property
+    def method(self) -> str:
+        """Name of the method, with its preset."""
+        name = str(self.parameters.get("method") or self.course.method or "afcl")
+        preset = str(self.parameters.get("preset") or "default")
+        return name if preset == "default" else f"{name}-{preset}"
+
+    @property
+    def criterion(self) -> str:
+        """The index k was chosen by; `auto` looks at the silhouette first.
+
+        A method that does not have it is judged by the first index it has.
+        """
+        said = self.parameters.get("criterion")
+        said = said or self.course.parameters.get("criterion")
+        wanted = "silhouette" if said in (None, "auto") else str(said)
+        known = [
+            name
+            for scores in (self.scores, *(scores for _, scores in self.path))
+            for name, value in scores.items()
+            if value is not None
+        ]
+        return wanted if wanted in known or not known else known[0]
+
+
+def read_facts(folder: Path, own: Own | None = None) -> Facts:
+    """Read a run's folder, finished or not.
+
+    Raises
+    ------
+    InputError
+        If there is no run in the folder, or one of its files is damaged.
+    """
+    folder = Path(folder)
+    known = [RESULT, TRACE, PLAN, SITE, RUN]
+    if not any((folder / name).is_file() for name in known):
+        raise InputError(
+            f"{folder} holds no run: give the folder that 'afcl run --out', "
+            "'afcl serve --out' or 'afcl join --out' wrote"
+        )
+    return gather(folder, own)
+
+
+def gather(folder: Path, own: Own | None = None) -> Facts:
+    """Read whatever is there already; an empty or missing folder is a run to come."""
+    plan, member = _json(folder / PLAN), _json(folder / SITE)
+    failed, result = _json(folder / FAILED), _json(folder / RESULT)
+    course = course_of(_events(folder / TRACE))
+    kind = SIMULATION
+    if plan is not None:
+        kind = COORDINATOR
+    elif member is not None:
+        kind = MEMBER
+    parameters = (result or {}).get("parameters") or (plan or {}).get("parameters")
+    common: dict[str, Any] = {
+        "name": _name(folder, member),
+        "kind": kind,
+        "failed": _failure(failed, member),
+        "state": str((member or {}).get("state", "")),
+        "parameters": dict(parameters or {}),
+        "course": course,
+        "own": own,
+        "min_clients": (plan or {}).get("min_clients"),
+    }
+    if result is None:
+        return Facts(**common, **_so_far(course))
+    return Facts(**common, done=True, **_finished(folder / RESULT, result, course))
+
+
+def _name(folder: Path, member: dict[str, Any] | None) -> str:
+    if member is not None and member.get("name"):
+        return str(member["name"])
+    return "/".join(Path(folder).resolve().parts[-2:])
+
+
+def _failure(failed: dict[str, Any] | None, member: dict[str, Any] | None) -> str:
+    if failed is not None:
+        return str(failed.get("reason", "")) or "for a reason nobody wrote down"
+    if member is not None and member.get("state") == "refused":
+        return f"refused: {member.get('reason', '')}"
+    return ""
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        said = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}): run it again") from error
+    if not isinstance(said, dict):
+        raise InputError(f"{path} does not hold what it should: run it again")
+    return said
+
+
+def _events(path: Path) -> list[Event]:
+    """Return the trace's events; a file that was only just opened has none."""
+    try:
+        if b"\n" not in path.read_bytes()[:100_000]:
+            return []
+        return read_trace(path).events
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _so_far(course: Course) -> dict[str, Any]:
+    """Return what the trace of a run without a result tells."""
+    return {
+        "n_clusters": course.rounds[-1].k if course.rounds else None,
+        "columns": course.columns,
+        "rounds": course.rounds[-1].round if course.rounds else None,
+        "sites": tuple(
+            SiteFact(site.name, site.rows, site.messages, site.bytes)
+            for site in course.sites.values()
+        ),
+        "low": course.low,
+        "span": course.span,
+    }
+
+
+def _finished(path: Path, result: dict[str, Any], course: Course) -> dict[str, Any]:
+    try:
+        scale = result.get("scale") or {}
+        centers = result.get("centers")
+        return {
+            "n_clusters": int(result["n_clusters"]),
+            "columns": tuple(str(name) for name in result["columns"]),
+            "centers": None if centers is None else np.array(centers, dtype=float),
+            "sizes": tuple(int(size) for size in result.get("sizes") or ()),
+            "scores": dict(result.get("scores") or {}),
+            "path": tuple(
+                (int(level["k"]), dict(level["scores"]))
+                for level in result.get("path") or ()
+            ),
+            "tree": _tree(result.get("tree")),
+            "sites": _sites(result),
+            "rounds": result.get("rounds"),
+            "versions": dict(result.get("versions") or {}),
+            "low": _array(scale.get("low"), course.low),
+            "span": _array(scale.get("span"), course.span),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{path} does not hold a result ({error!r}): run it again with --force"
+        ) from error
+
+
+def _array(said: Any, otherwise: Floats | None) -> Floats | None:
+    return otherwise if said is None else np.array(said, dtype=float)
+
+
+def _tree(said: Any) -> Tree | None:
+    if not said:
+        return None
+    return Tree(
+        tuple(None if size is None else int(size) for size in said["sizes"]),
+        tuple((int(a), int(b), float(c), int(n)) for a, b, c, n in said["merges"]),
+    )
+
+
+def _sites(result: dict[str, Any]) -> tuple[SiteFact, ...]:
+    said = result.get("sites")
+    if said is None and "site" in result:
+        said = [result["site"]]
+    return tuple(
+        SiteFact(
+            str(site["name"]),
+            int(site["rows"]),
+            int(site.get("messages", 0)),
+            int(site.get("bytes", 0)),
+            None if site.get("sizes") is None else tuple(map(int, site["sizes"])),
+        )
+        for site in said or ()
+    )

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The map: centres, seeds and the ways the seeds went; at a site also its own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.report.facts import MEMBER, Facts
+from afcl.report.markup import Html, count, join, number, tag
+from afcl.report.svg import (
+    COLOURS,
+    WIDTH,
+    Scale,
+    axes,
+    colour,
+    figure,
+    hatch,
+    line,
+    mark,
+    marks,
+    numbers,
+    padded,
+    shape,
+    ticks,
+)
+
+#: Rows drawn at most, and versions of the seeds.
+ROWS, VERSIONS = 2000, 60
+HEIGHT = 400.0
+
+Flat = Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True)
+class Plane:
+    """How points become places: the map, names of its axes, a sentence about it."""
+
+    flat: Flat
+    x: str
+    y: str
+    said: str
+
+
+def map_section(facts: Facts) -> Html:
+    """Return the section with the map."""
+    inside: list[object] = [tag("h2", "The map", id="map")]
+    versions = seed_versions(facts)
+    centers = scaled_centers(facts)
+    if not versions and centers is None:
+        text = "There are no centres to draw yet."
+        if facts.done:
+            text = "This method has no centres, so there is no map."
+        inside.append(tag("p", text, class_="note"))
+        return tag("section", inside, aria_labelledby="map")
+    rows, labels, note = own_rows(facts)
+    plane = plane_of(facts, versions, centers, rows)
+    inside.append(tag("p", plane.said))
+    if note:
+        inside.append(tag("p", note, class_="note"))
+    drawing = _draw(facts, plane, versions, centers, rows, labels)
+    inside.append(tag("div", drawing, class_="card wide"))
+    if centers is not None:
+        inside.append(_behind(plane.flat(centers), plane))
+    return tag("section", inside, aria_labelledby="map")
+
+
+# ------------------------------------------------------------------ what is there
+
+
+def seed_versions(facts: Facts) -> list[Floats]:
+    """Return the seeds of the last build and of the rounds before it with as many.
+
+    Rounds that left the seeds where they were are left out.
+    """
+    versions: list[Floats] = []
+    for round_ in reversed(facts.course.rounds):
+        seeds = round_.seeds
+        if seeds is None:
+            continue
+        if versions and seeds.shape != versions[-1].shape:
+            break
+        if not versions or not np.array_equal(seeds, versions[-1]):
+            versions.append(seeds)
+    versions.reverse()
+    if len(versions) > VERSIONS:
+        kept = np.linspace(0, len(versions) - 1, VERSIONS).round().astype(int)
+        versions = [versions[i] for i in kept]
+    return versions
+
+
+def scaled(facts: Facts, points: Floats) -> Floats:
+    """Return points in original units as the agreed box sees them."""
+    if facts.low is None or facts.span is None:
+        return points
+    there: Floats = (points - facts.low) / np.where(facts.span > 0, facts.span, 1.0)
+    return there
+
+
+def scaled_centers(facts: Facts) -> Floats | None:
+    """Return the centres in the agreed box."""
+    return None if facts.centers is None else scaled(facts, facts.centers)
+
+
+def own_rows(facts: Facts) -> tuple[Floats | None, Ints | None, str]:
+    """Return a site's own rows (a sample of many) and what to say of them."""
+    own = facts.own
+    if own is None or facts.kind != MEMBER:
+        return None, None, ""
+    if own.values is None or own.labels is None:
+        return None, None, own.note
+    values, labels = scaled(facts, own.values), own.labels
+    text = f"The small marks are this site's own {count(len(values), 'row')}"
+    if len(values) > ROWS:
+        rng = np.random.default_rng(0)
+        kept = np.sort(rng.choice(len(values), ROWS, replace=False))
+        text = (
+            f"The small marks are {ROWS:,} of this site's own {len(values):,} rows, "
+            "drawn at random"
+        )
+        values, labels = values[kept], labels[kept]
+    return values, labels, f"{text}; they were put on this page here, on this machine."
+
+
+# ------------------------------------------------------------------ the plane
+
+
+def plane_of(
+    facts: Facts, versions: list[Floats], centers: Floats | None, rows: Floats | None
+) -> Plane:
+    """Return the plane the map lies in."""
+    known = [centers, versions[-1] if versions else None]
+    cloud = np.concatenate([points for points in known if points is not None])
+    width = cloud.shape[1]
+    names = facts.columns if len(facts.columns) == width else ()
+    units = facts.low is not None and facts.span is not None
+    if width <= 2:
+        return _coordinates(facts, width, names, units)
+    if rows is not None and cloud.shape[0] < 3:
+        cloud = np.concatenate([cloud, rows])
+    return _principal(cloud)
+
+
+def _coordinates(
+    facts: Facts, width: int, names: tuple[str, ...], units: bool
+) -> Plane:
+    where = "in the units of the data" if units else "in the agreed scale (0 to 1)"
+
+    def flat(points: Floats) -> Floats:
+        if facts.low is not None and facts.span is not None:
+            points = points * np.where(facts.span > 0, facts.span, 1.0) + facts.low
+        if width == 1:
+            points = np.column_stack([points[:, 0], np.zeros(points.shape[0])])
+        return points
+
+    shown = names or tuple(f"column {j + 1}" for j in range(width))
+    if width == 1:
+        return Plane(
+            flat, shown[0], "", f"The one column {where}; height means nothing."
+        )
+    return Plane(flat, shown[0], shown[1], f"The two columns themselves, {where}.")
+
+
+def _principal(cloud: Floats) -> Plane:
+    middle = cloud.mean(axis=0)
+    _, strength, axes_ = np.linalg.svd(cloud - middle, full_matrices=False)
+    variance = strength**2
+    share = float(variance[:2].sum() / variance.sum()) if variance.sum() > 0 else 1.0
+    basis = np.zeros((2, cloud.shape[1]))
+    basis[: min(2, axes_.shape[0])] = axes_[:2]
+
+    def flat(points: Floats) -> Floats:
+        there: Floats = (points - middle) @ basis.T
+        return there
+
+    said = (
+        f"{cloud.shape[1]} columns, seen from where centres and seeds lie furthest "
+        "apart (the first two principal components, in the agreed scale): the plane "
+        f"keeps {share:.0%} of their spread. Things that are close on it may still "
+        "differ in what it leaves out."
+    )
+    return Plane(flat, "first component", "second component", said)
+
+
+# ------------------------------------------------------------------ the drawing
+
+
+def _draw(
+    facts: Facts,
+    plane: Plane,
+    versions: list[Floats],
+    centers: Floats | None,
+    rows: Floats | None,
+    labels: Ints | None,
+) -> Html:
+    ways = [plane.flat(seeds) for seeds in versions]
+    middles = None if centers is None else plane.flat(centers)
+    dots = None if rows is None else plane.flat(rows)
+    seen = [p for p in (*ways, middles, dots) if p is not None]
+    cloud = np.concatenate(seen)
+    x_range, y_range = padded(cloud[:, 0].tolist()), padded(cloud[:, 1].tolist())
+    x = Scale(*x_range, 56.0, WIDTH - 16)
+    y = Scale(*y_range, HEIGHT - 42, 28.0)
+    parts: list[object] = [
+        axes(
+            x, y, ticks(*x_range), ticks(*y_range) if plane.y else [], plane.x, plane.y
+        )
+    ]
+    if dots is not None and labels is not None:
+        parts.append(_rows(dots, labels, x, y))
+    if len(ways) > 1:
+        parts.append(_ways(ways, x, y))
+    if ways:
+        parts.append(_seeds(facts, ways, versions[-1], centers, x, y))
+    if middles is not None:
+        parts.append(_centers(facts, middles, x, y))
+    said = _caption(middles, ways)
+    return join(
+        figure("Map of the clusters", said, *parts, height=HEIGHT, class_="map"),
+        tag("p", said, class_="note"),
+    )
+
+
+def _caption(middles: Floats | None, ways: list[Floats]) -> str:
+    """Say what the marks are."""
+    said = []
+    if middles is not None:
+        said.append("numbered discs are the centres, bigger for bigger clusters")
+    if ways:
+        said.append(f"small rings are the {count(len(ways[-1]), 'seed')}")
+    if len(ways) > 1:
+        said.append(f"thin lines are their ways through {len(ways)} versions")
+    text = "; ".join(said) + "."
+    return text[0].upper() + text[1:]
+
+
+def _rows(points: Floats, labels: Ints, x: Scale, y: Scale) -> Html:
+    """Draw a site's rows: one path for all rows of a cluster, with its own shape."""
+    paths = []
+    for c in np.unique(labels).tolist():
+        mine = points[labels == c]
+        outline = "".join(shape(c, x(a), y(b), 1.8) for a, b in mine.tolist())
+        paths.append(tag("path", d=outline, class_=f"row fill {colour(c)}"))
+    return tag("g", paths, class_="rows")
+
+
+def _ways(ways: list[Floats], x: Scale, y: Scale) -> Html:
+    lines = []
+    for seed in range(ways[0].shape[0]):
+        points = [(x(float(w[seed, 0])), y(float(w[seed, 1]))) for w in ways]
+        lines.append(line(points, "way"))
+    return tag("g", lines, class_="ways")
+
+
+def _seeds(
+    facts: Facts,
+    ways: list[Floats],
+    seeds: Floats,
+    centers: Floats | None,
+    x: Scale,
+    y: Scale,
+) -> Html:
+    nearest: list[int] | None = None
+    if centers is not None:
+        apart = ((seeds[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
+        nearest = apart.argmin(axis=1).tolist()
+    rings = []
+    for seed, (a, b) in enumerate(ways[-1].tolist()):
+        tip = f"Seed {seed}"
+        if nearest is not None:
+            tip += f", nearest to cluster {nearest[seed]}"
+        rings.append(mark("circle", tip, "seed", cx=x(a), cy=y(b), r=3.0))
+    return marks(rings, label="seeds")
+
+
+def _centers(facts: Facts, middles: Floats, x: Scale, y: Scale) -> Html:
+    total = sum(facts.sizes) or 1
+    discs: list[object] = []
+    for c, (a, b) in enumerate(middles.tolist()):
+        share = facts.sizes[c] / total if c < len(facts.sizes) else 0.0
+        r = 8 + 10 * share**0.5
+        tip = f"Centre of cluster {c}: {number(share * 100)} % of the rows"
+        at = {"cx": x(a), "cy": y(b), "r": r}
+        discs.append(mark("circle", tip, f"center fill {colour(c)}", **at))
+        over = hatch(c)
+        if over is not None:
+            discs.append(tag("circle", fill=over, class_="bar-hatch", **at))
+        discs.append(
+            tag("text", c, x=x(a), y=y(b) + 4, class_=f"on middle t{c % COLOURS}")
+        )
+    return marks(discs, label="centres")
+
+
+def _behind(middles: Floats, plane: Plane) -> Html:
+    return numbers(
+        ["cluster", plane.x, plane.y or "–"],
+        [[c, number(a, 4), number(b, 4)] for c, (a, b) in enumerate(middles.tolist())],
+    )

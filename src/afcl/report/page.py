@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page: words, sections, style and script in one file that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+from afcl.report import words
+from afcl.report.clusters import clusters_section
+from afcl.report.course import course_section
+from afcl.report.facts import Facts
+from afcl.report.map import map_section
+from afcl.report.markup import Html, join, tag
+from afcl.report.path import path_section
+from afcl.report.status import Status, status_of
+from afcl.report.svg import hatchings
+
+PARTS = (
+    ("path", "How many"),
+    ("clusters", "Clusters"),
+    ("map", "Map"),
+    ("run", "The run"),
+)
+
+
+@cache
+def asset(name: str) -> str:
+    """Return a file that belongs to the page."""
+    return (files("afcl.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def body(facts: Facts, status: Status) -> Html:
+    """Return everything that changes while a run goes on."""
+    level, meaning = words.privacy(facts)
+    return join(
+        tag(
+            "header",
+            tag("p", words.subtitle(facts), class_="over"),
+            tag("h1", words.headline(facts)),
+            tag(
+                "p",
+                status.text,
+                id="status",
+                class_=f"status is-{status.word}",
+                role="status",
+            ),
+            [tag("p", text, class_="lead") for text in words.how_sure(facts)],
+            tag("dl", _tiles(facts), class_="tiles"),
+            tag("p", tag("b", f"Privacy: {level}. "), meaning),
+            _cautions(facts),
+        ),
+        tag(
+            "nav",
+            [tag("a", name, href=f"#{part}") for part, name in PARTS],
+            aria_label="Parts of the page",
+            class_="screen",
+        ),
+        path_section(facts),
+        clusters_section(facts),
+        map_section(facts),
+        course_section(facts),
+        tag("footer", tag("p", _made_with(facts))),
+    )
+
+
+def _tiles(facts: Facts) -> list[Html]:
+    return [
+        tag("div", tag("dt", name), tag("dd", value))
+        for name, value in words.tiles(facts)
+    ]
+
+
+def _cautions(facts: Facts) -> Html | None:
+    said = words.cautions(facts)
+    return (
+        tag("ul", [tag("li", text) for text in said], class_="cautions")
+        if said
+        else None
+    )
+
+
+def _made_with(facts: Facts) -> str:
+    made = ", ".join(f"{name} {number}" for name, number in facts.versions.items())
+    seed = facts.parameters.get("seed")
+    text = "Clusters are numbered from 0, the largest first."
+    if seed is not None:
+        text += f" Seed {seed}."
+    return f"{text} Made with {made}." if made else text
+
+
+def page(
+    facts: Facts, status: Status | None = None, scripts: Sequence[str] = ()
+) -> str:
+    """Return the whole page; a live one brings a script of its own."""
+    now = status_of(facts) if status is None else status
+    programs = [asset("page.js"), *scripts]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy(programs)),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", f"{words.headline(facts)} · {facts.name}"),
+        Html(f"<style>{asset('page.css')}</style>"),
+    )
+    inside = join(
+        hatchings(),
+        tag("main", body(facts, now), id="page"),
+        tag("div", id="tip", role="tooltip", hidden=True),
+        [Html(f"<script>{program}</script>") for program in programs],
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', inside), lang='en')}\n"
+
+
+def policy(programs: Sequence[str]) -> str:
+    """Return what the page may load and run: itself, and nothing a file smuggled in."""
+    hashes = " ".join(f"'sha256-{_digest(program)}'" for program in programs)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+        "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(program: str) -> str:
+    return base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()

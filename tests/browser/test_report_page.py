@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report in a real browser."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.report.folders import events_of, result_of, scenarios, write_run
+
+from afcl.report import Own, write_report
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    made = scenarios(tmp_path_factory.mktemp("runs"))
+    for folder in made.values():
+        write_report(folder)
+    return made
+
+
+def fits(page):
+    return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def ground(page):
+    """Return how bright the page's ground is, 0 to 255."""
+    said = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    parts = [int(part) for part in said.strip("rgba()").split(",")[:3]]
+    return sum(parts) / 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("kind", ["plain", "wide", "crowd", "half", "one", "rival"])
+def test_every_page_fits_every_window(show, folders, tmp_path, kind, width, scheme):
+    page = show(folders[kind] / "report.html", width, scheme)
+    page.screenshot(path=tmp_path / f"{kind}-{width}-{scheme}.png", full_page=True)
+
+    assert fits(page)
+    assert (ground(page) < 60) == (scheme == "dark")
+    assert page.locator("h1").is_visible()
+    assert page.locator("h2").count() == 4
+
+
+@pytest.mark.parametrize("kind", ["flat", "line", "coordinator", "failed", "site"])
+def test_other_folders_have_calm_pages_too(show, folders, kind):
+    assert fits(show(folders[kind] / "report.html", 390))
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_marker_sits_at_the_chosen_k(show, folders, width):
+    result = json.loads((folders["plain"] / "result.json").read_text())
+    k = result["n_clusters"]
+    page = show(folders["plain"] / "report.html", width)
+    middle = """mark => {
+        const box = mark.getBoundingClientRect();
+        return [box.left + box.width / 2, box.top + box.height / 2];
+    }"""
+    curve = page.locator("svg.k-path").first
+    ring = curve.locator(f'[data-chosen="{k}"]').evaluate(middle)
+    dot = curve.locator(f'[data-k="{k}"]').evaluate(middle)
+    ticks = {
+        float(tick.get_attribute("data-at")): tick.evaluate(middle)[0]
+        for tick in curve.locator("text[data-at]").all()
+    }
+    (low, left), (high, right) = min(ticks.items()), max(ticks.items())
+    place = left + (k - low) / (high - low) * (right - left)
+
+    assert ring == pytest.approx(dot, abs=0.6)
+    assert ring[0] == pytest.approx(place, abs=1.5)
+    # No other k scores higher.
+    heights = [
+        curve.locator(f'[data-k="{level["k"]}"]').evaluate(middle)[1]
+        for level in result["path"]
+    ]
+    assert min(heights) == pytest.approx(dot[1], abs=0.1)
+
+
+def test_switching_a_site_changes_the_bars(show, folders):
+    result = json.loads((folders["plain"] / "result.json").read_text())
+    page = show(folders["plain"] / "report.html")
+    bars = page.locator("svg.sizes rect[data-cluster]")
+    texts = page.locator("svg.sizes text.bar-text")
+
+    def widths():
+        return bars.evaluate_all("all => all.map(b => Number(b.getAttribute('width')))")
+
+    everybody = widths()
+    before = texts.all_text_contents()
+    page.locator("#site").select_option(label="site-2")
+    own = result["sites"][2]["sizes"]
+    ratio = [width / size for width, size in zip(widths(), own, strict=True)]
+
+    assert widths() != everybody
+    assert ratio == pytest.approx([ratio[0]] * len(own), rel=1e-3)
+    assert [int(text.split(" ")[0]) for text in texts.all_text_contents()] == own
+    assert "site-2" in bars.first.get_attribute("aria-label")
+    page.locator("#site").select_option(label="all sites")
+    assert widths() == pytest.approx(everybody, abs=0.01)
+    assert texts.all_text_contents() == before
+
+
+def test_pointer_and_keyboard_tell_the_same(show, folders):
+    page = show(folders["plain"] / "report.html")
+    tip = page.locator("#tip")
+    merge = page.locator("svg.tree .branch").last
+    merge.dispatch_event("pointerover", {"bubbles": True, "clientX": 300})
+
+    assert tip.is_visible()
+    assert "rows" in tip.text_content()
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+    # The first stop inside the curve, then along it with the arrows.
+    page.locator("svg.k-path [data-tip]").first.focus()
+    assert tip.text_content().startswith("k = 2:")
+    page.keyboard.press("ArrowRight")
+    assert tip.text_content().startswith("k = 3:")
+    assert tip.text_content().endswith("chosen")
+    page.keyboard.press("End")
+    assert tip.text_content().startswith("k = 11:")
+    page.keyboard.press("Home")
+    assert tip.text_content().startswith("k = 2:")
+    assert page.locator('svg.k-path >> nth=0 >> [tabindex="0"]').count() == 1
+
+
+def test_everything_is_reached_by_the_tab_key(show, folders):
+    page = show(folders["plain"] / "report.html")
+    seen = set()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        seen.add(
+            page.evaluate(
+                """() => {
+                    const at = document.activeElement;
+                    const group = at.closest("[data-marks]");
+                    const picture = group && group.closest("svg, table");
+                    return at.id || (picture && picture.getAttribute("class"))
+                        || at.className || at.tagName;
+                }"""
+            )
+        )
+    assert {"site", "A", "SUMMARY", "profile", "participation"} <= seen
+    assert {"figure k-path", "figure tree", "figure sizes", "figure map"} <= seen
+
+
+def test_arrows_walk_tables_in_two_directions(show, folders):
+    page = show(folders["plain"] / "report.html")
+    page.locator("table.profile [data-tip]").first.focus()
+    start = page.locator("#tip").text_content()
+    page.keyboard.press("ArrowDown")
+    below = page.locator("#tip").text_content()
+    assert start.split(",")[0] == below.split(",")[0] == "Cluster 0"
+    assert start != below
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tip").text_content().startswith("Cluster 1")
+
+
+def test_printed_it_is_white_and_whole(show, folders, tmp_path):
+    page = show(folders["wide"] / "report.html", 1280, "dark")
+    page.emulate_media(media="print", color_scheme="dark")
+
+    assert ground(page) == 255
+    assert not page.locator("nav").is_visible()
+    assert not page.locator("#site").is_visible()
+    box = page.locator(".scroll.tall").first
+    assert box.evaluate("b => b.scrollHeight <= b.clientHeight + 1")
+    page.pdf(path=tmp_path / "wide.pdf", format="A4")
+    assert (tmp_path / "wide.pdf").stat().st_size > 10_000
+
+
+def test_hostile_names_do_nothing(show, tmp_path):
+    name = "</script><script>window.pwned=1</script><img src=x onerror=alert(1)>"
+    result, events = result_of(), events_of()
+    for site in result["sites"]:
+        site["name"] = name
+    result["columns"] = [name, "b", "c"]
+    events[0]["clients"] = [name] * 4
+    page = show(write_report(write_run(tmp_path, result, events)))
+    page.locator("#site").select_option(index=1)
+    page.locator("svg.sizes rect[data-cluster]").first.focus()
+
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("img").count() == 0
+    assert name in page.locator("#tip").text_content()
+
+
+def test_a_site_sees_its_rows_on_its_own_page(show, tmp_path):
+    import numpy as np
+
+    folder = scenarios(tmp_path)["site"]
+    rng = np.random.default_rng(0)
+    own = Own(10 + 5 * rng.random((300, 3)), rng.integers(0, 3, 300))
+    page = show(write_report(folder, own))
+    assert page.locator("path.row").count() == 3

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of runs that never happened, written in a moment: what the pages read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+INDICES = ("silhouette", "simplified", "ch", "db", "bic")
+
+
+def names_of(n_sites: int) -> list[str]:
+    return [f"site-{i}" for i in range(n_sites)]
+
+
+def path_of(k: int) -> list[dict[str, Any]]:
+    """A path with its silhouette at `k` and a runner-up one lower, .1 behind."""
+    levels = []
+    for level in range(2, max(12, k + 5)):
+        value = 0.7 - 0.1 * abs(level - k) + (0.001 if level < k else 0.0)
+        scores = dict(
+            zip(
+                INDICES,
+                (value, value, 100 * value, 2 - value, 900 * value),
+                strict=True,
+            )
+        )
+        levels.append({"k": level, "scores": scores})
+    return levels
+
+
+def tree_of(n_leaves: int) -> dict[str, Any]:
+    """A chain: every merge takes one more leaf of 10 rows, at growing cost."""
+    merges = [[0, 1, 1.0, 20]]
+    for i in range(2, n_leaves):
+        merges.append([n_leaves + i - 2, i, float(i * i), 10 * (i + 1)])
+    return {"sizes": [None, None] + [10] * (n_leaves - 2), "merges": merges}
+
+
+def result_of(
+    k: int = 3, n_features: int = 3, n_sites: int = 4, n_seeds: int = 8, **changes: Any
+) -> dict[str, Any]:
+    rng = np.random.default_rng(k * 1000 + n_features)
+    shares = rng.integers(0, 40, (n_sites, k)) + 1
+    sizes = shares.sum(axis=0)
+    order = np.argsort(-sizes, kind="stable")
+    shares, sizes = shares[:, order], sizes[order]
+    scores = path_of(k)[k - 2]["scores"] if k > 1 else dict.fromkeys(INDICES)
+    made = {
+        "n_clusters": k,
+        "columns": [f"x{j}" for j in range(n_features)],
+        "centers": (10 + 5 * rng.random((k, n_features))).tolist(),
+        "sizes": sizes.tolist(),
+        "scores": scores,
+        "path": path_of(k) if k > 1 else [{"k": 1, "scores": scores}],
+        "sites": [
+            {
+                "name": name,
+                "rows": int(shares[i].sum()),
+                "messages": 3,
+                "bytes": 3000 + i,
+                "sizes": shares[i].tolist(),
+            }
+            for i, name in enumerate(names_of(n_sites))
+        ],
+        "tree": tree_of(n_seeds) if k > 1 else None,
+        "rounds": 5,
+        "scale": {"low": [10.0] * n_features, "span": [5.0] * n_features},
+        "parameters": {
+            "method": "afcl",
+            "preset": "default",
+            "privacy": "summary",
+            "criterion": "auto",
+            "min_cell": 5,
+            "n_clusters": None,
+            "seed": 0,
+        },
+        "versions": {"afcl": "0", "numpy": "2"},
+    }
+    return {**made, **changes}
+
+
+def events_of(
+    n_sites: int = 4,
+    rounds: int = 5,
+    n_features: int = 3,
+    n_seeds: int = 8,
+    k: int = 3,
+    end: bool = True,
+    at: float = 1000.0,
+) -> list[dict[str, Any]]:
+    """Hellos, then rounds in which every other site answers, the last one late."""
+    rng = np.random.default_rng(0)
+    names = names_of(n_sites)
+    events: list[dict[str, Any]] = [
+        {"event": "run", "tick": 0, "schema": 1, "run": "r", "method": "afcl"}
+        | {"parameters": {"criterion": "auto"}, "seed": 0, "clients": names}
+    ]
+    for i in range(n_sites):
+        events.append(
+            {"event": "ranges", "tick": 0, "client": i, "rows": 50, "bytes": 9}
+        )
+    for i in range(n_sites):
+        events.append(_send(0, i))
+        events.append(
+            {"event": "hello", "tick": 0, "client": i, "contact": 0, "rows": 50}
+            | {"bytes": 1000, "array_bytes": 900}
+        )
+    seeds = rng.random((n_seeds, n_features))
+    events.append(prepare(0, k, seeds))
+    for tick in range(1, rounds + 1):
+        for i in range(tick % 2, n_sites, 2):
+            events.append(_send(tick, i))
+            stale = 2 if i == n_sites - 1 else 0
+            events.append(
+                {"event": "update", "tick": tick, "client": i, "contact": tick}
+                | {"version": 1, "staleness": stale, "bytes": 1000, "array_bytes": 900}
+            )
+        seeds = seeds + rng.normal(0, 0.02, seeds.shape)
+        events.append(prepare(tick, k, seeds))
+    if end:
+        events.append(
+            {"event": "end", "tick": rounds, "round": rounds, "k": k, "reason": "done"}
+            | {"messages": 10, "bytes": 10_000}
+        )
+    return [{**event, "at": at + i} for i, event in enumerate(events)]
+
+
+def _send(tick: int, client: int) -> dict[str, Any]:
+    return {"event": "send", "tick": tick, "client": client} | {
+        "contact": tick,
+        "version": 1,
+        "bytes": 500,
+    }
+
+
+def prepare(tick: int, k: int, seeds: Any = None, at: float | None = None) -> Any:
+    event = {"event": "prepare", "tick": tick, "round": tick, "k": k} | {
+        "objective": 0.5 + 0.01 * tick,
+        "version": 1,
+        "movement": 0.0,
+        "seeds": None if seeds is None else np.asarray(seeds).tolist(),
+    }
+    return event if at is None else {**event, "at": at}
+
+
+def to_lines(events: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+def write_run(
+    folder: Path,
+    result: dict[str, Any] | None = None,
+    events: list[dict[str, Any]] | None = None,
+    **files: dict[str, Any],
+) -> Path:
+    """Write a folder; `files` are further JSON files by name, without their ending."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if result is not None:
+        (folder / "result.json").write_text(json.dumps(result))
+    if events is not None:
+        (folder / "trace.jsonl").write_text(to_lines(events))
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+def scenarios(folder: Path) -> dict[str, Path]:
+    """The kinds of runs a page must be readable for."""
+    wide = result_of(k=7, n_features=40)
+    wide["columns"] = [f"measurement number {j} of many" for j in range(40)]
+    rival = result_of(scores={}, path=[], tree=None)
+    rival["parameters"] = {"method": "k-fed", "n_clusters": 3, "privacy": "rival"}
+    half = events_of(end=False)
+    half[20]["event"] = "failure"
+    half[20]["reason"] = "no answer in time"
+    site = result_of()
+    site["site"] = {"name": "site-0", "rows": 50, "sizes": site["sites"][0]["sizes"]}
+    coordinator = result_of()
+    for said in coordinator["sites"]:
+        del said["sizes"]
+    del site["sites"]
+    plan = {"min_clients": 3, "parameters": site["parameters"]}
+    return {
+        "plain": write_run(folder / "plain", result_of(), events_of()),
+        "flat": write_run(
+            folder / "flat", result_of(n_features=2), events_of(n_features=2)
+        ),
+        "line": write_run(
+            folder / "line", result_of(n_features=1), events_of(n_features=1)
+        ),
+        "wide": write_run(folder / "wide", wide, events_of(n_features=40, k=7)),
+        "crowd": write_run(
+            folder / "crowd",
+            result_of(k=20, n_sites=200, n_seeds=120),
+            events_of(n_sites=200, rounds=60, n_seeds=120, k=20),
+        ),
+        "half": write_run(folder / "half", None, half[:-3]),
+        "one": write_run(folder / "one", result_of(k=1), events_of(k=1)),
+        "rival": write_run(folder / "rival", rival, events_of(rounds=0)),
+        "no-centers": write_run(folder / "no-centers", {**rival, "centers": None}),
+        "coordinator": write_run(
+            folder / "coordinator", coordinator, events_of(), plan=plan
+        ),
+        "failed": write_run(
+            folder / "failed",
+            None,
+            events_of(end=False),
+            plan=plan,
+            failed={"reason": "the disk is full"},
+        ),
+        "site": write_run(
+            folder / "site", site, site={"name": "site-0", "state": "done"}
+        ),
+        "waiting": write_run(folder / "waiting", None, None, plan=plan),
+    }

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from afcl.exceptions import InputError
+from afcl.report import read_facts, status_of
+from afcl.report.events import ANSWERED, LATE, TROUBLE, course_of
+from afcl.report.facts import COORDINATOR, MEMBER, SIMULATION, gather
+
+from .folders import events_of, prepare, result_of, scenarios, to_lines, write_run
+
+
+def test_a_finished_run_is_read_whole(tmp_path):
+    result = result_of()
+    facts = read_facts(write_run(tmp_path / "a" / "run", result, events_of()))
+
+    assert facts.name == "a/run"
+    assert (facts.kind, facts.done, facts.n_clusters) == (SIMULATION, True, 3)
+    assert facts.rows == sum(result["sizes"]) == sum(s.rows for s in facts.sites)
+    assert facts.centers is not None
+    assert np.array_equal(facts.centers, result["centers"])
+    assert facts.path[0] == (2, result["path"][0]["scores"])
+    assert facts.tree is not None
+    assert facts.tree.merges[0] == (0, 1, 1.0, 20)
+    assert facts.criterion == "silhouette"
+
+
+def test_every_kind_of_folder_is_recognised(tmp_path):
+    kinds = {name: read_facts(f).kind for name, f in scenarios(tmp_path).items()}
+
+    assert {name for name, kind in kinds.items() if kind == MEMBER} == {"site"}
+    assert {name for name, kind in kinds.items() if kind == COORDINATOR} == {
+        "coordinator",
+        "failed",
+        "waiting",
+    }
+
+
+def test_a_run_without_result_is_known_by_its_trace(tmp_path):
+    folder = write_run(tmp_path / "run", None, events_of(end=False))
+    # A crash cut the last line off.
+    with open(folder / "trace.jsonl", "a") as lines:
+        lines.write('{"event":"prep')
+    facts = read_facts(folder)
+
+    assert not facts.done
+    assert (facts.n_clusters, facts.rounds, len(facts.sites)) == (3, 5, 4)
+    assert facts.rows == 200
+    assert facts.sites[0].messages == 3  # hello and rounds 2 and 4
+    assert facts.centers is None
+
+
+def test_an_only_just_opened_trace_is_a_run_to_come(tmp_path):
+    (tmp_path / "trace.jsonl").write_text("")
+    assert status_of(gather(tmp_path)).word == "waiting"
+    (tmp_path / "trace.jsonl").write_text('{"event":"ru')
+    assert status_of(gather(tmp_path)).word == "waiting"
+    assert status_of(gather(tmp_path / "nothing" / "here")).word == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("result.json", "{"),
+        ("result.json", "[]"),
+        ("result.json", '{"n_clusters": 3}'),
+        ("result.json", '{"n_clusters": "many", "columns": []}'),
+        ("trace.jsonl", '{"event":"end"}\n{"event":"run"}\n'),
+        ("trace.jsonl", '{"event":"run","schema":99}\n'),
+        ("site.json", "null"),
+    ],
+)
+def test_damaged_files_end_in_one_line(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(InputError) as said:
+        read_facts(tmp_path)
+    assert "\n" not in str(said.value)
+
+
+def test_no_run_says_what_to_give(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(InputError, match="afcl run --out"):
+            read_facts(folder)
+
+
+def test_other_indices_judge_where_the_silhouette_is_not_known(tmp_path):
+    path = [{"k": k, "scores": {"silhouette": None, "db": 1.0}} for k in (2, 3)]
+    result = result_of(scores={"silhouette": None, "db": 1.0}, path=path)
+    assert read_facts(write_run(tmp_path, result)).criterion == "db"
+    result["parameters"]["criterion"] = "bic"
+    result["scores"]["bic"] = 4.0
+    assert read_facts(write_run(tmp_path, result)).criterion == "bic"
+
+
+def test_the_method_is_named_with_its_preset(tmp_path):
+    result = result_of()
+    result["parameters"]["preset"] = "paper"
+    assert read_facts(write_run(tmp_path, result)).method == "afcl-paper"
+
+
+# ------------------------------------------------------------------ the trace
+
+
+def test_who_did_what_when():
+    events = events_of()
+    # Site 3 answers odd rounds, two versions late; site 0 the even ones.
+    course = course_of(events)
+
+    assert course.cells[(3, 1)] == LATE
+    assert course.cells[(0, 2)] == ANSWERED
+    assert (0, 1) not in course.cells
+    assert course.ticks == 6
+    assert dict(course.staleness) == {0: 7, 2: 3}
+    assert (course.sites[3].late, course.sites[3].worst) == (3, 2)
+    assert course.bytes_up[0] == 4000
+    assert course.bytes_down[1] == 1000
+    assert course.seconds == len(events) - 1
+    assert course.end is not None
+    assert course.end["reason"] == "done"
+
+
+def test_trouble_outweighs_an_answer():
+    events = events_of(rounds=1)
+    extra = {"tick": 1, "client": 1, "contact": 1, "reason": "NaN"}
+    course = course_of(
+        [
+            *events,
+            {"event": "rejected", **extra},
+            {"event": "failure", **extra, "reason": "time out"},
+            {"event": "left", "tick": 1, "client": 1},
+        ]
+    )
+
+    assert course.cells[(1, 1)] == TROUBLE
+    assert course.sites[1].rejected == ["NaN"]
+    assert course.sites[1].failures == ["time out"]
+    assert course.sites[1].gone
+
+
+def test_live_events_name_sites_and_settle_the_scale():
+    agreed = {"event": "agreed", "tick": 0, "columns": ["a"], "rows": 9}
+    course = course_of(
+        [
+            {
+                "event": "ranges",
+                "tick": 0,
+                "client": 2,
+                "rows": 9,
+                "bytes": 1,
+                "name": "n",
+            },
+            {**agreed, "low": [1.0], "span": [2.0]},
+            {"event": "refused", "tick": 0, "name": "m", "reason": "other columns"},
+            {"event": "note", "tick": 0, "text": "look"},
+            {"event": "resumed", "tick": 0},
+            {"event": "something new", "tick": 0},
+        ]
+    )
+
+    assert course.sites[2].name == "n"
+    assert course.low is not None
+    assert course.span is not None
+    assert (course.columns, course.low[0], course.span[0]) == (("a",), 1.0, 2.0)
+    assert course.refused == {"m": "other columns"}
+    assert (course.notes, course.resumed) == (["look"], 1)
+
+
+def test_seeds_that_are_no_table_are_left_out():
+    course = course_of([prepare(0, 2, [[0.0, 1.0]]), prepare(1, 2, [1.0, 2.0])])
+    assert [r.seeds is None for r in course.rounds] == [False, True]
+
+
+def test_folders_are_strict_json(tmp_path):
+    for folder in scenarios(tmp_path).values():
+        for path in folder.glob("*.json"):
+            assert isinstance(json.loads(path.read_text()), dict)
+    assert to_lines(events_of()).count("\n") == len(events_of())

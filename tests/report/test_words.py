@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from afcl.report import Facts, status_of
+from afcl.report.events import course_of
+from afcl.report.facts import COORDINATOR, MEMBER, SiteFact
+from afcl.report.words import (
+    cautions,
+    headline,
+    how_sure,
+    privacy,
+    runner_up,
+    subtitle,
+    tidy,
+    tiles,
+)
+
+from .folders import events_of
+
+
+def facts_with(silhouettes, k, **changes):
+    path = tuple((level, {"silhouette": v}) for level, v in silhouettes.items())
+    scores = {"silhouette": silhouettes.get(k)}
+    made = Facts("run", done=True, n_clusters=k, path=path, scores=scores)
+    return replace(made, **changes)
+
+
+# ------------------------------------------------------------------ how sure
+
+
+def test_a_clear_choice_names_the_runner_up_and_the_gap():
+    facts = facts_with({2: 0.3, 3: 0.6, 4: 0.5}, 3)
+
+    k, gap = runner_up(facts) or (0, 0.0)
+    assert (k, round(gap, 9)) == (4, 0.1)
+    assert how_sure(facts)[0] == (
+        "Silhouette (from summaries) 0.6 at k = 3. The runner-up, k = 4, has 0.5, "
+        "0.1 less: the choice is clear."
+    )
+    assert how_sure(facts)[1].endswith("means a reasonable structure.")
+
+
+def test_a_narrow_choice_is_called_narrow():
+    assert "the choice is narrow" in how_sure(facts_with({2: 0.58, 3: 0.6}, 3))[0]
+
+
+def test_several_k_in_the_band_say_what_decided():
+    said = how_sure(facts_with({2: 0.595, 3: 0.6, 4: 0.599, 5: 0.4}, 2))[0]
+
+    assert "k = 2, 3, 4 lie within 0.01 of the best" in said
+    assert "BIC and the simplified silhouette chose k = 2" in said
+
+
+def test_many_k_in_the_band_are_counted():
+    said = how_sure(facts_with(dict.fromkeys(range(2, 12), 0.5), 4))[0]
+    assert "k = 2 to 11 (10 of them) lie within" in said
+
+
+def test_the_band_belongs_to_the_automatic_rule():
+    facts = facts_with({2: 0.595, 3: 0.6}, 3, parameters={"criterion": "silhouette"})
+    assert "The runner-up, k = 2" in how_sure(facts)[0]
+
+
+def test_a_better_k_outside_the_candidates_is_told():
+    assert (
+        "k = 4 would score 0.05 better" in how_sure(facts_with({3: 0.5, 4: 0.55}, 3))[0]
+    )
+
+
+def test_less_is_better_for_davies_bouldin():
+    values: dict[int, float | None] = {2: 0.9, 3: 0.5, 4: 0.7}
+    path = tuple((k, {"db": value}) for k, value in values.items())
+    facts = Facts(
+        "run",
+        done=True,
+        n_clusters=3,
+        path=path,
+        scores={"db": 0.5},
+        parameters={"criterion": "db"},
+    )
+    k, gap = runner_up(facts) or (0, 0.0)
+    assert (k, round(gap, 9)) == (4, 0.2)
+    assert "The runner-up, k = 4, has 0.7, 0.2 more" in how_sure(facts)[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [(0.71, "strong"), (0.51, "reasonable"), (0.26, "weak"), (0.25, "no structure")],
+)
+def test_the_usual_reading(value, word):
+    assert word in how_sure(facts_with({2: value, 3: 0.0}, 2))[1]
+
+
+def test_where_nothing_can_be_compared():
+    assert "One cluster" in how_sure(facts_with({}, 1))[0]
+    assert how_sure(facts_with({}, 3, done=False)) == []
+    given = facts_with({}, 3, parameters={"n_clusters": 3})
+    assert how_sure(given) == ["The number of clusters was given, not found."]
+    assert "gives no index" in how_sure(facts_with({}, 3))[0]
+    assert "No other k" in how_sure(facts_with({3: 0.5}, 3))[0]
+    scored = facts_with({3: 0.5}, 3, parameters={"n_clusters": 3})
+    assert "was given" in how_sure(scored)[0]
+
+
+# ------------------------------------------------------------------ privacy
+
+
+@pytest.mark.parametrize(
+    ("level", "words"),
+    [
+        ("summary", "at least 7 rows"),
+        ("exact", "Every row is uploaded"),
+        ("affine", "how far its rows pulled"),
+        ("grouped(6)", "groups of at least 6"),
+        ("secure+grouped(5)", "only sums over a cohort"),
+        ("secure+grouped(5)", "groups of at least 5"),
+        ("dp(8)", "ε = 8"),
+        ("dp(8, 1e-05)", "ε = 8"),
+        ("dp-rounds(4)", "fresh noise in every message (ε = 4"),
+        ("rival", "uploads what its paper says"),
+        ("quantum(3)", "Level 'quantum(3)'"),
+    ],
+)
+def test_every_level_is_told_in_words(level, words):
+    facts = Facts("run", done=True, parameters={"privacy": level, "min_cell": 7})
+    name, said = privacy(facts)
+    assert name == level
+    assert words in said
+
+
+def test_an_unknown_level_is_not_guessed():
+    assert privacy(Facts("run", done=True))[0] == "not recorded"
+    assert privacy(Facts("run"))[0] == "not known yet"
+
+
+# ------------------------------------------------------------------ the rest
+
+
+def test_headline_and_tiles():
+    course = course_of(events_of())
+    facts = Facts("run", n_clusters=1, course=course, rounds=2)
+    assert headline(facts) == "1 cluster so far"
+    assert headline(Facts("run")) == "No answer yet"
+    assert headline(replace(facts, done=True, n_clusters=4)) == "4 clusters"
+    sites = (SiteFact("a", 1200, 2, 900), SiteFact("b", 300, 1, 200))
+    assert tiles(replace(facts, sites=sites, columns=("x",))) == [
+        ("sites", "2"),
+        ("rows in all", "1,500"),
+        ("columns", "1"),
+        ("rounds", "2"),
+        ("messages", "3"),
+        ("sent by sites", "1.1 kB"),
+        ("duration", "39 s"),
+        ("method", "afcl"),
+    ]
+
+
+def test_a_site_counts_its_own_rows():
+    facts = Facts(
+        "s", kind=MEMBER, done=True, sizes=(60, 40), sites=(SiteFact("s", 30),)
+    )
+    assert dict(tiles(facts))["own rows"] == "30"
+    assert dict(tiles(facts))["rows in all"] == "100"
+    assert "s takes home" in subtitle(facts)
+    assert "Coordinator" in subtitle(replace(facts, kind=COORDINATOR))
+
+
+def test_cautions():
+    sites = (
+        SiteFact("a", 10, 3, 1, (5, 5, 0)),
+        SiteFact("b", 10, 0, 0, (0, 5, 5)),
+    )
+    end = {"event": "end", "tick": 0, "reason": "max_rounds"}
+    facts = Facts("run", done=True, n_clusters=3, sites=sites, course=course_of([end]))
+    said = cautions(facts)
+    assert said[0].startswith("b sent nothing")
+    assert "limit of rounds" in said[1]
+    assert said[2] == "2 of 3 clusters live at one site alone."
+    many = tuple(SiteFact(f"s{i}", 1) for i in range(8))
+    assert "and 3 more sent nothing" in cautions(replace(facts, sites=many))[0]
+    patience = course_of([{**end, "reason": "patience"}])
+    assert "nothing arrived" in cautions(replace(facts, course=patience))[1]
+
+
+def test_reasons_are_cut():
+    assert tidy(" a\n b ") == "a b"
+    assert len(tidy("x" * 500)) == 200
+
+
+# ------------------------------------------------------------------ status
+
+
+def test_a_report_knows_no_clock():
+    facts = Facts("run", course=course_of(events_of(end=False)), n_clusters=3)
+    assert status_of(facts).word == "unfinished"
+    assert status_of(replace(facts, done=True)).text == "done"
+    assert status_of(replace(facts, failed="no disk")).text == "failed: no disk"
+
+
+def test_running_until_it_is_silent():
+    events = events_of(end=False)
+    last = events[-1]["at"]
+    facts = Facts("run", course=course_of(events))
+
+    assert status_of(facts, last + 119).text == "running: round 5, k = 3 so far"
+    server = replace(facts, kind=COORDINATOR)
+    assert status_of(server, last).text == "running: step 5, k = 3 so far"
+    assert status_of(facts, last + 725).text == "stalled: nothing arrived for 12 min"
+
+
+def test_the_silent_site_is_named():
+    events = events_of(end=False)
+    last = events[-1]["at"]
+    ask = {"event": "send", "tick": 6, "contact": 6, "version": 1, "bytes": 1}
+    events += [{**ask, "client": 0, "at": last}, {**ask, "client": 2, "at": last}]
+    course = course_of(events)
+    course.sites[2].heard_at = last - 25
+    facts = Facts("run", course=course)
+
+    said = status_of(facts, last + 700)
+    assert (said.word, said.text) == ("stalled", "stalled: site-2 silent for 12 min")
+    course.sites[2].gone = True
+    assert "site-0 silent" in status_of(facts, last + 700).text
+    # Asking again is no sign of life.
+    again = course_of([*events, {**ask, "client": 0, "at": last + 690}])
+    assert status_of(Facts("run", course=again), last + 700).word == "stalled"
+
+
+def test_waiting():
+    assert status_of(Facts("run"), 0.0).text == "waiting for the run to begin"
+    lobby = Facts("run", kind=COORDINATOR, min_clients=3)
+    assert status_of(lobby, 0.0).text == "waiting for 3 sites, 0 here"
+    ranges = {
+        "event": "ranges",
+        "tick": 0,
+        "client": 0,
+        "rows": 5,
+        "bytes": 1,
+        "at": 0.0,
+    }
+    here = replace(lobby, course=course_of([ranges]))
+    assert status_of(here, 0.0).text == "waiting for 3 sites, 1 here"
+    agreed = {"event": "agreed", "tick": 0, "columns": [], "rows": 5, "at": 1.0}
+    begun = replace(lobby, course=course_of([ranges, agreed]))
+    assert status_of(begun, 2.0).text == "running: hearing the first messages"
+    site = Facts("s", kind=MEMBER, state="waiting")
+    assert status_of(site, 0.0).text == "waiting for the coordinator"
+    assert "has joined" in status_of(replace(site, state="joined"), 0.0).text
