@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def cells(counts, means) -> Cells:
     return Cells(np.asarray(counts, dtype=np.int64), places, scatters)
 
 
-def started(method, *hellos: Cells):
+def started(method, *hellos: Cells) -> Any:
     """A prepared server that has heard these hellos, clients counted from 0."""
     params = method.parameters(min_cell=1)
     said = [
@@ -34,12 +35,18 @@ def started(method, *hellos: Cells):
     return method.prepare(method.init(said, params, 0))
 
 
-def answered(method, state, client: int, reply: Cells, version: int | None = None):
-    """The server after a client's answer; its candidates are all alike to it."""
-    levels = tuple(LevelReply(reply, 0.0, 0.0, 0) for _ in state.candidates)
+def answered(
+    method, state, client: int, reply: Cells, version: int | None = None
+) -> Any:
+    """The server after a client's answer; its candidates are all alike to it.
+
+    The answers are made up, so the server is made to forget what it has asked.
+    """
+    joined = np.full(len(reply), -1)
+    levels = tuple(LevelReply(reply, joined, 0.0, 0.0, 0) for _ in state.candidates)
     asked = state.version if version is None else version
-    update = Update(Summary(reply, levels), asked, client, 1)
-    return method.absorb(state, update)[0]
+    update = Update(Summary(reply, joined, levels), asked, client, 1)
+    return method.absorb(replace(state, sent=()), update)[0]
 
 
 def memory(state) -> dict[int, list[float]]:
@@ -96,7 +103,8 @@ def test_two_answers_in_one_round_are_both_remembered():
 
 def test_forgotten_clients_stay_members():
     method = Ablation("path")
-    state = method.prepare(answered(method, started(method, *HELLOS), 0, SECOND[0]))
+    first = answered(method, started(method, *HELLOS), 0, SECOND[0])
+    state: Any = method.prepare(first)
     assert state.active() == [0, 1, 2]
     assert state.rows == {0: 10, 1: 10, 2: 10}
     assert state.contacts == {0: 2, 1: 1, 2: 1}
@@ -133,7 +141,8 @@ def test_from_polish_on_the_clients_move_the_candidates():
         state = started(method, *HELLOS)
         after = answered(method, state, 0, HELLOS[0])
         assert after.stale == (step in ("polish", "rule"))
-        revisions = [c.revision for c in method.prepare(after).candidates]
+        prepared: Any = method.prepare(after)
+        revisions = [c.revision for c in prepared.candidates]
         assert set(revisions) == {int(step in ("polish", "rule"))}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from afcl.bench import blocks_more, blocks_paper
-from afcl.bench.blocks_more import arrivals, exponent
+from afcl.bench.blocks_more import arrivals
 from afcl.bench.blocks_paper import (
     SIX,
     contenders,
@@ -702,14 +702,6 @@ def test_cost_of_arriving():
 
 
 # ------------------------------------------------------------------ time
-
-
-def test_how_time_grows():
-    sizes = np.array([10.0, 20.0, 40.0])
-    assert exponent(sizes, 5 * sizes**1.5) == pytest.approx(1.5)
-    assert exponent(sizes, np.array([3.0, 3.0, 3.0])) == pytest.approx(0.0, abs=1e-12)
-    assert np.isnan(exponent(sizes[:1], np.array([3.0])))
-    assert np.isnan(exponent(sizes[:0], np.array([])))
 
 
 def test_seconds_by_rows_and_by_features():

@@ -18,7 +18,7 @@ from afcl.core.protocol import AnyMethod, Diagnostics, Message
 from afcl.core.state import ServerState
 from afcl.exceptions import InputError
 from afcl.methods import get_method
-from afcl.methods.afcl import Afcl
+from afcl.methods.afcl import Afcl, State
 
 PREFIX = "ablation:"
 #: What every step adds to the one before; with all of them it is the default preset.
@@ -47,10 +47,9 @@ class Ablation(Afcl):
             options = {"criterion": "silhouette", **options}
         return super().parameters(**options)
 
-    def absorb(
-        self, state: ServerState, message: Message
-    ) -> tuple[ServerState, Diagnostics]:
+    def absorb(self, state: State, message: Message) -> tuple[State, Diagnostics]:
         """Absorb an update, and forget what this step does not remember."""
+        assert isinstance(state, ServerState)
         if not isinstance(message, Update) or message.client not in state.memory:
             return super().absorb(state, message)
         lost: set[ClientId] = set()
@@ -59,6 +58,7 @@ class Ablation(Afcl):
         if "finer" not in self.has:
             lost.add(message.client)
         after, found = super().absorb(_without(state, lost), message)
+        assert isinstance(after, ServerState)
         if "hello" not in self.has:
             once = {c for c, contacts in after.contacts.items() if contacts == 1}
             after = _without(after, once)

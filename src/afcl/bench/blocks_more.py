@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import Floats
 from afcl.bench.blocks_paper import DEFAULT, counted, mean
 from afcl.bench.frame import Frame, Row
 from afcl.bench.store import DONE
 from afcl.bench.tables import NONE, Table, mean_std, number, share
+from afcl.plots import exponent
 
 #: Share of the final score at which a run has arrived.
 ARRIVED = 0.99
@@ -351,19 +351,6 @@ def cost(frame: Frame) -> Iterator[Table]:
 def measured_size(of: int, row: Row) -> int:
     """Return the rows (0) or the features (1) of generated data, from its name."""
     return int(row.cell.dataset.split(":")[1 + of])
-
-
-def exponent(sizes: Floats, seconds: Floats) -> float:
-    """Fit seconds = c size^e and return e.
-
-    Examples
-    --------
-    >>> round(exponent(np.array([1.0, 2.0, 4.0]), np.array([3.0, 12.0, 48.0])), 3)
-    2.0
-    """
-    if sizes.shape[0] < 2:
-        return float("nan")
-    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def time(frame: Frame) -> Iterator[Table]:

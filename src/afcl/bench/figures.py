@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -12,15 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from afcl import plots
 from afcl.bench.blocks_more import arrivals, measured_size, prepared
 from afcl.bench.blocks_paper import DEFAULT, NAMES, counted, mean, score_table, seven
 from afcl.bench.frame import Frame, Row
 from afcl.exceptions import InputError
-from afcl.metrics import CriticalDifference, cd_diagram, critical_difference
-
-#: Colour-blind-safe (Okabe and Ito), and a marker for each, so that print will do.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "osD^v<>PX*hdp"
+from afcl.metrics import CriticalDifference, critical_difference
+from afcl.plots import (
+    COLOURS,
+    FORMATS,
+    line_style,
+    panels,
+    save,
+    shared_legend,
+)
 
 
 @dataclass(frozen=True)
@@ -34,13 +39,7 @@ class Figure:
     def write(self, folder: Path) -> list[Path]:
         """Write PNG, SVG and PDF."""
         drawn = self.draw()
-        paths = [folder / f"{self.name}.{kind}" for kind in ("png", "svg", "pdf")]
-        # No date inside, and no random names: the same runs give the same bytes.
-        stamp = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-        with import_module("matplotlib").rc_context({"svg.hashsalt": self.name}):
-            for path in paths:
-                drawn.savefig(path, dpi=120, metadata=stamp[path.suffix[1:]])
-        return paths
+        return [save(drawn, folder / f"{self.name}.{k}", dpi=120) for k in FORMATS]
 
 
 def axes(
@@ -48,34 +47,12 @@ def axes(
 ) -> Any:
     """Return a new figure and its axes, a 2-D array of them."""
     try:
-        figures = import_module("matplotlib.figure")
+        import_module("matplotlib.figure")
     except ImportError as error:
         raise InputError(
             "plots need Matplotlib; install it with: pip install 'afcl[bench]'"
         ) from error
-    size = (width * columns, height * rows)
-    figure = figures.Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
-
-
-def _legend(figure: Any, places: Any, size: int) -> None:
-    """Name every method once, also those that the first axes lack."""
-    known: dict[str, Any] = {}
-    for ax in places.flat:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            known.setdefault(label, handle)
-    if known:
-        entries = (list(known.values()), list(known))
-        figure.legend(*entries, loc="outside right", fontsize=size)
-
-
-def _style(place: int) -> dict[str, Any]:
-    return {
-        "color": COLOURS[place % len(COLOURS)],
-        "marker": MARKERS[place % len(MARKERS)],
-        "markersize": 4,
-        "linewidth": 2.2 if place == 0 else 1.2,
-    }
+    return panels(columns, rows, width, height)
 
 
 # ------------------------------------------------------------------ significance
@@ -96,7 +73,7 @@ def significance(frame: Frame) -> Iterator[Figure]:
 
 
 def _diagram(found: CriticalDifference) -> Any:
-    return cd_diagram(found).figure
+    return plots.critical_difference(found).figure
 
 
 # ------------------------------------------------------------------ over the rounds
@@ -123,20 +100,9 @@ def trajectories(frame: Frame) -> Iterator[Figure]:
 
 
 def _draw_trajectories(ax: Any, row: Row) -> None:
-    events = prepared(row)
-    seeds = [np.array(event["seeds"]) for event in events]
-    ax.plot(*seeds[0].T, "o", color="0.65", markersize=4)
-    for before, after in zip(seeds, seeds[1:], strict=False):
-        if before.shape == after.shape:
-            ways = zip(before, after, strict=True)
-            for start, end in ways:
-                ax.plot(*np.array([start, end]).T, "-", color=COLOURS[5], linewidth=1)
-    ax.plot(*seeds[-1].T, ".", color=COLOURS[0], markersize=4)
-    if row.centers is not None:
-        ax.plot(*row.centers.T, "x", color=COLOURS[1], markersize=9, markeredgewidth=2)
-    ax.set_title(f"{row.cell.method}: {len(seeds[0])} seeds → k' = {row.facts['k']}")
-    ax.set_xlabel("x₁ (scaled)")
-    ax.set_ylabel("x₂ (scaled)")
+    plots.trajectories(row.trace or [], ax, centers=row.centers)
+    n_seeds = len(prepared(row)[0]["seeds"])
+    ax.set_title(f"{row.cell.method}: {n_seeds} seeds → k' = {row.facts['k']}")
 
 
 def convergence(frame: Frame) -> Iterator[Figure]:
@@ -148,11 +114,8 @@ def convergence(frame: Frame) -> Iterator[Figure]:
         for across, name in enumerate(names):
             for down, method in enumerate(methods):
                 ax = places[down][across]
-                for row in frame.where(dataset=name, method=method).rows:
-                    events = [e for e in prepared(row) if "objective" in e]
-                    rounds = [event["round"] for event in events]
-                    values = [event["objective"] for event in events]
-                    ax.plot(rounds, values, color=COLOURS[down], alpha=0.4, linewidth=1)
+                rows = frame.where(dataset=name, method=method).rows
+                _draw_objectives(ax, rows, COLOURS[down])
                 ax.set_title(f"{name}, {method}", fontsize=9)
                 ax.set_xlabel("round", fontsize=8)
         return figure
@@ -164,6 +127,14 @@ def convergence(frame: Frame) -> Iterator[Figure]:
         "is better).",
         draw,
     )
+
+
+def _draw_objectives(ax: Any, rows: Iterable[Row], colour: str) -> None:
+    for row in rows:
+        if any(event.get("objective") is not None for event in prepared(row)):
+            thin = {"color": colour, "alpha": 0.4, "linewidth": 1, "marker": ""}
+            plots.objective(row.trace or [], ax, **thin)
+    ax.set_ylabel("")
 
 
 # ------------------------------------------------------------------ against a setting
@@ -183,11 +154,11 @@ def seeds(frame: Frame) -> Iterator[Figure]:
                 )
                 known = [s for s in starts if s in parts]
                 means = [mean(counted(parts[s], "sc")) for s in known]
-                ax.plot(known, means, label=method, **_style(place))
+                ax.plot(known, means, label=method, **line_style(place))
             ax.set_title(name)
             ax.set_xlabel("seeds at the start")
         places[0][0].set_ylabel("silhouette, all runs")
-        _legend(figure, places, 8)
+        shared_legend(figure, places, 8)
         return figure
 
     yield Figure(
@@ -211,7 +182,7 @@ def asynchrony(frame: Frame) -> Iterator[Figure]:
                 ax.set_title(name)
                 ax.set_xlabel(label)
             places[down][0].set_ylabel("ARI, all runs")
-        _legend(figure, places, 7)
+        shared_legend(figure, places, 7)
         return figure
 
     yield Figure(
@@ -226,7 +197,7 @@ def _draw_levels(ax: Any, runs: Frame, method: str, place: int) -> None:
         return
     parts = runs.by(lambda r: float(r.cell.participation.split(":")[1]))
     means = [mean(part.values("ari")) for part in parts.values()]
-    ax.plot(list(parts), means, label=method, **_style(place))
+    ax.plot(list(parts), means, label=method, **line_style(place))
 
 
 def cost(frame: Frame) -> Iterator[Figure]:
@@ -241,13 +212,13 @@ def cost(frame: Frame) -> Iterator[Figure]:
                 values = np.array(found.get((name, method), np.full((1, 3), np.nan)))
                 x, y = mean(values[:, 0]), mean(values[:, 2])
                 if not np.isnan(x):
-                    style = {**_style(place), "linestyle": "", "markersize": 7}
+                    style = {**line_style(place), "linestyle": "", "markersize": 7}
                     ax.plot(x, y, label=method, **style)
             ax.set_xscale("log")
             ax.set_title(name)
             ax.set_xlabel("kB until within 1 %")
         places[0][0].set_ylabel("final silhouette")
-        _legend(figure, places, 7)
+        shared_legend(figure, places, 7)
         return figure
 
     yield Figure("cost-plot", "Bytes needed against the silhouette reached.", draw)
@@ -260,21 +231,22 @@ def time(frame: Frame) -> Iterator[Figure]:
         groups = {"rows": (0, "rows (d = 2)"), "features": (1, "features (n = 2000)")}
         figure, places = axes(len(groups), 1, 4.6, 3.6)
         for ax, (group, (of, label)) in zip(places[0], groups.items(), strict=True):
-            for place, method in enumerate(frame.methods()):
-                wanted = [group, "rows, ours"] if of == 0 else [group]
-                runs = frame.where(group=wanted, method=method)
-                parts = sorted(runs.by(partial(measured_size, of)).items())
-                known = [(s, p) for s, p in parts if not np.isnan(p.values("k")).all()]
-                sizes = [s for s, _ in known]
-                times = [np.nanmedian(p.values("cpu_seconds")) for _, p in known]
-                ax.plot(sizes, times, label=method, **_style(place))
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-            ax.set_xlabel(label)
-        places[0][0].set_ylabel("CPU seconds")
-        _legend(figure, places, 8)
+            wanted = [group, "rows, ours"] if of == 0 else [group]
+            runs = [
+                {
+                    "method": row.cell.method,
+                    "size": measured_size(of, row),
+                    "seconds": row.value("cpu_seconds"),
+                }
+                for row in frame.where(group=wanted).rows
+            ]
+            plots.time_growth(runs, ax, label=label, methods=frame.methods())
+            ax.set_ylabel("CPU seconds")
         return figure
 
     yield Figure(
-        "time-plot", "CPU seconds against rows and features, one thread.", draw
+        "time-plot",
+        "CPU seconds (median) against rows and features, one thread; e is the fitted "
+        "exponent of growth.",
+        draw,
     )
