@@ -170,6 +170,38 @@ def test_compete_by_hand(backend):
 
 
 @BACKENDS
+def test_microaggregate_by_hand(backend):
+    # Mean 34/6; 12 is farthest: it takes 11. 0 is farthest from 12: it takes 1.
+    # Two rows are left, fewer than 4: the last group.
+    rows = column(0, 12, 1, 11, 2, 8)
+    assert backend.microaggregate(rows, 2).tolist() == [1, 0, 1, 0, 2, 2]
+    # Five rows are fewer than 3 * 2: mean 6.4, 0 is farthest and takes 1; the rest.
+    rows = column(0, 11, 1, 10, 10)
+    assert backend.microaggregate(rows, 2).tolist() == [0, 1, 0, 1, 1]
+    assert backend.microaggregate(rows, 3).tolist() == [0, 0, 0, 0, 0]
+    assert backend.microaggregate(rows, 9).tolist() == [0, 0, 0, 0, 0]
+
+
+@BACKENDS
+def test_microaggregate_takes_the_lowest_index_on_ties(backend):
+    # -1 and 1 are equally far from 0: the first starts, and takes -1, its double.
+    # 1 is farthest from it. Then (0, 0) is left.
+    rows = column(0, -1, 1, -1, 0, 1)
+    assert backend.microaggregate(rows, 2).tolist() == [2, 0, 1, 0, 2, 1]
+    # All in one place: groups in the order of the rows.
+    rows = column(*[5] * 7)
+    assert backend.microaggregate(rows, 2).tolist() == [0, 0, 1, 1, 2, 2, 2]
+
+
+@BACKENDS
+def test_microaggregate_survives_distances_beyond_64_bits(backend):
+    # Squares overflow to infinity: all others are equally far, order decides.
+    rows = column(0, 1e200, -1e200, 2e200, 3e200, 4e200)
+    with np.errstate(over="ignore"):
+        assert backend.microaggregate(rows, 3).tolist() == [0, 0, 0, 1, 1, 1]
+
+
+@BACKENDS
 def test_interact_by_hand(backend):
     # Rate 0.5, weight 1, seed 0 was sent at 0 and is now at 1; the row was 4:
     # r = 0.5 * 4 = 2, reach |r / 0.5|^2 = 16. Squared distances of 1, 3, 9 to anchor
@@ -243,6 +275,8 @@ def run_all(module, case):
             module.compete(X, centers, False),
         ),
     }
+    for smallest in (1, 3):
+        found[f"microaggregate-{smallest}"] = module.microaggregate(X, smallest)
     for max_iter in (0, 1, 20):
         found[f"lloyd-{max_iter}"] = module.lloyd(X, case["weights"], centers, max_iter)
     if k > 1:  # the silhouettes of a single cluster are out of contract
@@ -408,6 +442,7 @@ CALLS = {
     "assign": (ROWS, CENTERS),
     "sums": (ROWS, np.ones(8), np.zeros(8, dtype=np.int64), 4),
     "lloyd": (ROWS, np.ones(8), CENTERS, 3),
+    "microaggregate": (ROWS, 2),
     "silhouettes": (ROWS, np.zeros(8), CENTERS, np.zeros(4), np.ones(4)),
     "compete": (ROWS, CENTERS, True),
     "interact": (CENTERS, CENTERS, np.zeros(8, dtype=np.int64), ROWS, 1.0, 0.1, False),
@@ -415,7 +450,12 @@ CALLS = {
 }
 #: Whose work is counted in rows times seeds, and the work of the calls above.
 SEQUENTIAL = {"compete": 32, "interact": 32, "interact_matlab": 32}
-WORK = {**dict.fromkeys(CALLS, 8 * 4 * 2), "sums": 8 * 2, **SEQUENTIAL}
+WORK = {
+    **dict.fromkeys(CALLS, 8 * 4 * 2),
+    "sums": 8 * 2,
+    "microaggregate": 8 * 2 * 8 // 2,
+    **SEQUENTIAL,
+}
 
 
 def reached(monkeypatch, name):

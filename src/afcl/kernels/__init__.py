@@ -22,6 +22,7 @@ __all__ = [
     "interact",
     "interact_matlab",
     "lloyd",
+    "microaggregate",
     "silhouettes",
     "squared_distances",
     "sums",
@@ -118,3 +119,10 @@ def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> 
     """All seeds compete for every rebuilt row, with conscience; `seeds` is INOUT."""
     module = _backend(rows.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
     module.interact_matlab(seeds, rows, steps, near)
+
+
+def microaggregate(X: Floats, smallest: int) -> Ints:
+    """Group rows by MDAV; see :func:`reference.microaggregate`."""
+    module = _backend(X.size * X.shape[0] // smallest, LARGE)
+    result: Ints = module.microaggregate(X, smallest)
+    return result

@@ -210,3 +210,71 @@ def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> 
                 for feature in range(d):
                     gap = rows[index, feature] - seeds[seed, feature]
                     seeds[seed, feature] += each[index, feature] * gap
+
+
+@_compiled
+def _farthest(X: Floats, left: Ints, size: int, point: Floats) -> int:
+    """Position among the first `size` of `left` of the row farthest from a point."""
+    best = -1.0
+    position = 0
+    for index in range(size):
+        distance = _squared(X[left[index]], point)
+        if distance > best:
+            best = distance
+            position = index
+    return position
+
+
+@_compiled
+def _nearest(
+    X: Floats, left: Ints, size: int, own: int, taken: Ints, gaps: Floats
+) -> None:
+    """Fill `taken` (OUT) with a row's position and those of the rows nearest to it."""
+    filled = 0
+    for index in range(size):
+        distance = -1.0
+        if index != own:
+            distance = _squared(X[left[index]], X[left[own]])
+        place = filled
+        while place > 0 and distance < gaps[place - 1]:
+            place -= 1
+        if place < taken.shape[0]:
+            filled = min(filled + 1, taken.shape[0])
+            for later in range(filled - 1, place, -1):
+                gaps[later] = gaps[later - 1]
+                taken[later] = taken[later - 1]
+            gaps[place] = distance
+            taken[place] = index
+
+
+@_compiled
+def microaggregate(X: Floats, smallest: int) -> Ints:
+    """Group rows by MDAV: a label per row, every group of at least `smallest` rows."""
+    labels = np.full(X.shape[0], -1, dtype=np.int64)
+    left = np.arange(X.shape[0])
+    size = X.shape[0]
+    taken = np.empty(smallest, dtype=np.int64)
+    gaps = np.empty(smallest)
+    group = 0
+    while size >= 2 * smallest:
+        around = np.zeros(X.shape[1])
+        for index in range(size):
+            for feature in range(X.shape[1]):
+                around[feature] += X[left[index], feature]
+        around /= size
+        for _ in range(2 if size >= 3 * smallest else 1):
+            own = _farthest(X, left, size, around)
+            around = X[left[own]].copy()
+            _nearest(X, left, size, own, taken, gaps)
+            for position in taken:
+                labels[left[position]] = group
+            kept = 0
+            for index in range(size):
+                if labels[left[index]] < 0:
+                    left[kept] = left[index]
+                    kept += 1
+            size = kept
+            group += 1
+    for index in range(size):
+        labels[left[index]] = group
+    return labels

@@ -163,3 +163,36 @@ def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> 
         apart = squared_distances(seeds, seeds[winner][None, :])[:, 0]
         joined = (apart <= distances[winner]) | (apart <= near)
         seeds[joined] = seeds[joined] + steps[index] * (row - seeds[joined])
+
+
+def microaggregate(X: Floats, smallest: int) -> Ints:
+    """Group rows by MDAV: a label per row, every group of at least `smallest` rows.
+
+    The row farthest from the mean of what is left takes its nearest rows with it, then
+    the row farthest from that one does; the last group takes what remains and so holds
+    fewer than twice `smallest`. The lowest index wins every tie. Rows fewer than
+    `smallest` are one group.
+    """
+    labels = np.zeros(X.shape[0], dtype=np.int64)
+    left = np.arange(X.shape[0])
+    group = 0
+    while left.size >= 2 * smallest:
+        around = _mean_of(X[left])
+        for _ in range(2 if left.size >= 3 * smallest else 1):
+            far = left[squared_distances(X[left], around[None, :])[:, 0].argmax()]
+            around = X[far]
+            distances = squared_distances(X[left], around[None, :])[:, 0]
+            distances[left == far] = -1.0
+            taken = np.argsort(distances, kind="stable")[:smallest]
+            labels[left[taken]] = group
+            left = np.delete(left, taken)
+            group += 1
+    labels[left] = group
+    return labels
+
+
+def _mean_of(X: Floats) -> Floats:
+    """Mean of the rows, summed from first to last."""
+    mass, total = sums(X, np.ones(X.shape[0]), np.zeros(X.shape[0], dtype=np.int64), 1)
+    mean: Floats = total[0] / mass[0]
+    return mean
