@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test test-federation federation check quality presets methods rivals results clean
+.PHONY: setup demo test browser test-browser test-federation federation check fuzz hostile quality presets methods rivals privacy results docs pictures clean
 
 setup: $(STAMP)
 
@@ -29,10 +29,28 @@ test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(STAMP)
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest -n 2 -m 'not federation' --cov --cov-report=
+	$(BIN)/python -m pytest -n 2 -m 'not federation and not browser' --cov --cov-report=
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/kernels --cov --cov-append --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=95
 	$(BIN)/coverage report --include='src/afcl/core/*,src/afcl/kernels/*' --fail-under=100
+
+# Debian's Chromium for the browser tests, if it is missing and may be installed.
+browser:
+	@if command -v chromium >/dev/null; then exit 0; \
+	elif ! command -v apt-get >/dev/null; then how=; \
+	elif [ "$$(id -u)" = 0 ]; then how=env; \
+	elif sudo -n true 2>/dev/null; then how=sudo; \
+	else how=; fi; \
+	if [ -z "$$how" ]; then \
+	  echo "no chromium, and this account cannot install it: the browser tests will be skipped"; \
+	else \
+	  $$how apt-get update -qq && $$how apt-get install -y -qq --no-install-recommends chromium; \
+	fi
+
+# The report and the live page in a real browser, one at a time; about a minute.
+test-browser: export OMP_NUM_THREADS = 1
+test-browser: $(STAMP)
+	$(BIN)/python -m pytest -m browser tests/browser
 
 # Real processes of the engine on this machine; a few minutes.
 test-federation: export OMP_NUM_THREADS = 1
@@ -42,6 +60,15 @@ test-federation: $(STAMP)
 # Five sites with keys and TLS, one of them late: watch it.
 federation: $(STAMP)
 	$(BIN)/python examples/federation.py
+
+# More than 100 000 malformed messages at a live server, 20 000 damaged requests at a site.
+fuzz: export OMP_NUM_THREADS = 1
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.robustness.fuzz --count $(or $(COUNT),100000)
+
+# Hostile clients, and honest ones that must never be refused: make hostile [DATA=dir]
+hostile: $(STAMP)
+	$(BIN)/python benchmarks/hostile.py $(if $(DATA),--data "$(DATA)")
 
 # The table of "Must hold" figures: make quality DATA=dir [RUNS=20] [ONLY=IR,SE]
 quality: $(STAMP)
@@ -59,6 +86,10 @@ methods: $(STAMP)
 rivals: $(STAMP)
 	$(BIN)/python benchmarks/rivals.py --data "$(DATA)" --runs $(or $(RUNS),20)
 
+# The figures of docs/privacy.md: make privacy DATA=dir [RUNS=10] [OUT=privacy.json]
+privacy: $(STAMP)
+	$(BIN)/python benchmarks/privacy.py --data "$(DATA)" --runs $(or $(RUNS),10) $(if $(OUT),--out $(OUT))
+
 # All runs of every spec, then the tables and plots of docs/results: make results DATA=dir
 # Hours on two cores; interrupted, it goes on where it stopped. SPECS="ablation seeds" for some.
 SPECS ?= trajectories convergence ablation seeds cost asynchrony paper-tables significance learned-k k-recovery time
@@ -67,5 +98,16 @@ results: $(STAMP)
 	for spec in $(SPECS); do $(BIN)/afcl bench run $$spec --data "$(DATA)" --out $(RUNS_DIR) || exit 1; done
 	$(BIN)/afcl bench report $(RUNS_DIR) --data "$(DATA)" --pages docs/results
 
+# The documentation as a site in site/, strict: a broken link or a page that is nowhere in
+# the navigation ends it (with --quiet MkDocs would not count them). Search needs a
+# server: python3 -m http.server -d site
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict
+
+# The pictures of docs/how-it-works.md and docs/how-to, from the code.
+pictures: $(STAMP)
+	$(BIN)/python docs/make_pictures.py
+
 clean:
-	rm -rf .venv afcl-demo .coverage .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv afcl-demo site .coverage .mypy_cache .ruff_cache .pytest_cache

@@ -177,7 +177,7 @@ class TestTables:
     ("arguments", "text"),
     [
         ({"preset": "fast"}, "preset 'fast' is unknown"),
-        ({"privacy": "dp"}, "privacy 'dp' is not available with preset 'default'"),
+        ({"privacy": "dp"}, "privacy 'dp': say how much a row may cost"),
         ({"criterion": "gap"}, "unknown criterion 'gap'"),
         ({"n_seeds": "many"}, "n_seeds must be 'auto' or a number"),
         ({"n_seeds": 0}, "n_seeds must be 'auto' or at least 1"),

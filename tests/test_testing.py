@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from afcl import methods
+from afcl.exceptions import InputError
 from afcl.methods.afcl import Afcl
 from afcl.testing import check_method
 
@@ -71,3 +72,13 @@ def test_faults_are_found(kind, text, monkeypatch):
 
 class _Here:
     Unseeded, Meddler, Trusting, Loser = Unseeded, Meddler, Trusting, Loser
+
+
+def test_a_method_can_be_put_on_the_shelf_once(monkeypatch):
+    monkeypatch.setattr(methods, "_SHELF", dict(methods._SHELF))
+    methods.register_method("own", Afcl)
+    methods.register_method("own", Afcl)
+    assert isinstance(methods.get_method("own"), Afcl)
+    for name in ("dk++", "any-k:own"):
+        with pytest.raises(InputError, match="is taken"):
+            methods.register_method(name, Afcl)

@@ -30,3 +30,7 @@ class Interrupted(AfclError):
 
 class PrivacyWarning(UserWarning):
     """A chosen level sends more than summaries; the text says what."""
+
+
+class SmallClientsWarning(UserWarning):
+    """Clients are too small to show the clusters within them; the text says more."""

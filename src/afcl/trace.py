@@ -39,6 +39,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "array_bytes",
     ),
     "rejected": ("tick", "client", "contact", "reason"),
+    "duplicate": ("tick", "client"),
     "failure": ("tick", "client", "contact", "reason"),
     "left": ("tick", "client"),
     "prepare": ("tick", "round", "k", "objective", "version", "movement"),

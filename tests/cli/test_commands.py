@@ -67,6 +67,7 @@ class TestRun:
             "centers.csv",
             "labels",
             "path.csv",
+            "report.html",
             "result.json",
             "run.json",
             "trace.jsonl",
@@ -263,7 +264,8 @@ class TestKilled:
         assert start(cut).wait(timeout=120) == 0
         first, second = tree(whole), tree(cut)
         assert first.keys() == second.keys()
-        for name in first.keys() - {"trace.jsonl"}:
+        # The page tells folder and duration.
+        for name in first.keys() - {"trace.jsonl", "report.html"}:
             assert first[name] == second[name], name
         ours, theirs = (
             [{k: v for k, v in e.items() if k != "at"} for e in read_trace(f)]
@@ -282,7 +284,7 @@ class TestKilled:
         (["run", "{0}", "--out", "o", "--seed", "x"], "Invalid value for '--seed'"),
         (["run", "{0}", "--out", "{0}"], "is a file: choose a folder"),
         (["run", "{0}", "--out", "o", "--preset", "fast"], "preset 'fast' is unknown"),
-        (["run", "{0}", "--out", "o", "--privacy", "dp"], "choose 'summary'"),
+        (["run", "{0}", "--out", "o", "--privacy", "dp"], "as in dp(8)"),
         (
             ["run", "{0}", "--out", "o", "--min-cell", "0"],
             "min_cell must be a whole number, at least 1",
@@ -317,7 +319,7 @@ def test_bad_input_gets_one_line_and_exit_code_2(
     [
         ("speed = 1\n", "unknown key 'speed'"),
         ("seed = 'x'\n", "seed must be a whole number"),
-        ("drop = 'v'\n", "drop must be a list of names"),
+        ("drop = 'v'\n", "drop must be a list of texts"),
         ("n-seeds = 1.5\n", 'n-seeds must be "auto" or a whole number'),
         ("preset = 3\n", "preset must be a text"),
         ("participation = {a = 1}\n", "participation must be"),

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from afcl.core.cells import cells_of, fold, pool, union
+from afcl.core.cells import (
+    cells_of,
+    fold,
+    fold_owned,
+    join_coincident,
+    pool,
+    union,
+)
 from afcl.core.messages import Cells
 
 
@@ -150,6 +157,38 @@ def test_pooling_keeps_counts_mean_and_total_scatter(bag, k, draw):
     assert found[0] == expected[0]
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found[2], expected[2], rtol=1e-9, atol=1e-9)
+
+
+def test_folding_tells_whose_a_cell_is_left():
+    # As above: 6 goes into 5, then 0 into that; 20 stays its owner's alone.
+    start = cells([2, 1, 3, 9], [0, 6, 5, 20], [1, 0.5, 3, 7])
+    folded, owners = fold_owned(start, np.array([3, 5, 8, 9]), 3)
+    assert as_lists(folded) == as_lists(fold(start, 3))
+    assert owners.tolist() == [-1, 9]
+    assert owners.dtype == np.int64
+    assert fold_owned(start, np.array([3, 5, 8, 9]), 1)[1].tolist() == [3, 5, 8, 9]
+
+
+@given(bags(), st.integers(1, 12))
+def test_whoever_keeps_its_owner_took_nobody_in(bag, smallest):
+    folded, owners = fold_owned(bag, np.arange(len(bag)), smallest)
+    own = owners >= 0
+    np.testing.assert_array_equal(folded.counts[own], bag.counts[owners[own]])
+    np.testing.assert_array_equal(folded.means[own], bag.means[owners[own]])
+    assert len(folded) + (~own).sum() <= len(bag)
+
+
+def test_cells_at_one_place_are_joined():
+    start = cells([2, 1, 3, 4], [5, 0, 5, 7], [1, 0.5, 2, 3])
+    joined, owners = join_coincident(start, np.array([4, 5, 6, 7]))
+    assert as_lists(joined) == ([5, 1, 4], [5.0, 0.0, 7.0], [3.0, 0.5, 3.0])
+    assert owners.tolist() == [-1, 5, 7]
+    assert joined.counts.dtype == np.int64
+
+
+def test_cells_at_different_places_stay_as_they_are():
+    start, owners = cells([2, 1], [5, 0], [1, 0.5]), np.array([4, 5])
+    assert join_coincident(start, owners) == (start, owners)
 
 
 # --------------------------------------------------------------------- union

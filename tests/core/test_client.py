@@ -159,13 +159,15 @@ def test_cells_around_centres_by_hand():
     # Nearest to 0: 0, 1 (mean .5, scatter .5); to 50: nobody; to 10: 8, 10, 12
     # (mean 10, scatter 8).
     X, centers = column(0, 8, 1, 10, 12), column(0, 50, 10)
-    cells = cells_around(X, centers, 1)
+    cells, owners = cells_around(X, centers, 1)
+    assert owners.tolist() == [0, 2]
     assert cells.counts.tolist() == [2, 3]
     assert cells.means[:, 0].tolist() == [0.5, 10.0]
     assert cells.scatters.tolist() == [0.5, 8.0]
     # With min_cell = 3 the two rows join the three: mean (1 + 30)/5 = 6.2, scatter
     # .5 + 8 + 2 * 3/5 * 9.5^2 = 116.8.
-    folded = cells_around(X, centers, 3)
+    folded, owners = cells_around(X, centers, 3)
+    assert owners.tolist() == [-1]
     assert folded.counts.tolist() == [5]
     assert folded.means[0, 0] == pytest.approx(6.2, rel=1e-15)
     assert folded.scatters[0] == pytest.approx(116.8, rel=1e-15)
@@ -202,10 +204,14 @@ def test_a_reply_is_cells_and_sums_around_what_was_sent(seed, min_cell):
     )
     params = DefaultParams(min_cell=min_cell)
     summary = reply(X, Plan(seeds, levels), params)
-    same_cells(summary.cells, cells_around(X, seeds, min_cell))
+    expected, owners = cells_around(X, seeds, min_cell)
+    same_cells(summary.cells, expected)
+    assert summary.owners.tolist() == owners.tolist()
     assert len(summary.levels) == 2
     for view, level in zip(summary.levels, levels, strict=True):
-        same_cells(view.cells, cells_around(X, level.centers, min_cell))
+        expected, owners = cells_around(X, level.centers, min_cell)
+        same_cells(view.cells, expected)
+        assert view.owners.tolist() == owners.tolist()
         assert view.cells.counts.min() >= min_cell
         check_decomposition(view.cells, X)
         simplified, moment = direct_sums(X, level)

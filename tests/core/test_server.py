@@ -74,11 +74,29 @@ def greeted(*bags, params=LOOSE, seed=0):
 
 def update(state, client, bag, views=None, version=None):
     """Return a current update; `views` are (cells, simplified, moment) a candidate."""
+    plan = state.sent[-1] if state.sent else Plan(np.zeros((1, 1)), ())
     if views is None:
         views = [(bag, 0.0, 0.0)] * len(state.candidates)
-    levels = tuple(LevelReply(around, s, m, 0) for around, s, m in views)
+    centers = [level.centers for level in plan.candidates]
+    revisions = [level.revision for level in plan.candidates]
+    centers += [plan.seeds] * (len(views) - len(centers))  # a level too many
+    revisions += [0] * (len(views) - len(revisions))
+    levels = tuple(
+        LevelReply(around, owners(around, places), s, m, revision)
+        for (around, s, m), places, revision in zip(
+            views, centers, revisions, strict=False
+        )
+    )
     stamp = state.version if version is None else version
-    return Update(Summary(bag, levels), version=stamp, client=client)
+    said = Summary(bag, owners(bag, plan.seeds), levels)
+    return Update(said, version=stamp, client=client)
+
+
+def owners(bag, centers):
+    """Return every cell's nearest centre, -1 where another cell has it already."""
+    nearest, _ = assign(bag.means, centers)
+    first = np.unique(nearest, return_index=True)[1]
+    return np.where(np.isin(np.arange(len(bag)), first), nearest, -1)
 
 
 def absorbed(state, message):
@@ -177,7 +195,8 @@ def test_an_equal_hello_after_a_finer_reply_changes_nothing():
     # A duplicate on its way must not undo what the client has said since.
     first = cells([5, 6], [0, 1])
     state = greeted(first)
-    state = absorbed(state, update(state, 0, cells([4, 3, 4], [0, 0.5, 1])))
+    finer = cells([4, 3, 4], [0, 0.5, 1])
+    state = absorbed(state, update(state, 0, finer, version=0))
     again, found = absorb_hello(state, hello(0, first))
     assert again is state
     assert found["repeated"]
@@ -297,11 +316,11 @@ def test_only_a_finer_reply_replaces_the_memory():
 
 
 def test_seeds_move_by_ten_lloyd_iterations():
-    # Seeds at 0, 1, 2 and then 300 rows in a line: Lloyd needs many steps to spread.
-    state = greeted(cells([100, 100, 100], [0, 1, 2]))
-    line = cells([1] * 300, range(300))
+    # Seeds at 0, 1, 2 and then 240 rows in a line: Lloyd needs many steps to spread.
+    state = greeted(cells([80, 80, 80], [0, 1, 2]))
+    line = cells([1] * 240, range(240))
     after = prepare(absorbed(state, update(state, 0, line, version=0)))
-    weights = np.ones(300)
+    weights = np.ones(240)
     found = [lloyd(line.means, weights, state.seeds, step)[0] for step in (9, 10, 11)]
     assert positions(found[0]) != positions(found[1]) != positions(found[2])
     np.testing.assert_array_equal(after.seeds, found[1])
@@ -891,6 +910,7 @@ def test_the_same_seed_gives_the_same_bits(seed):
 
 SOUND = cells([10, 10], [0, 10], [10, 10])
 STRICT = DefaultParams(min_cell=5)
+OWNERS = np.array([0, 1])
 
 
 def any_type(value: Any) -> Any:
@@ -952,23 +972,29 @@ def bad_updates():
     return {
         "a stranger": (update(state, 7, SOUND), "client 7 has not said hello"),
         "no summary": (bare(SOUND), "must carry a summary"),
-        "no cells": (bare(Summary(any_type("cells"), ())), "expected cells"),
+        "no cells": (
+            Update(Summary(any_type("cells"), OWNERS, ()), version=0, client=0),
+            "expected cells",
+        ),
         "too small a cell": (
             update(state, 0, cells([4, 16], [0, 1])),
             "fewer than 5 rows",
         ),
         "too many rows": (update(state, 0, cells([21], [0])), "cells hold 21 rows"),
-        "no level": (bare(Summary(SOUND, ())), "expected 1 candidate levels, got 0"),
+        "no level": (
+            bare(Summary(SOUND, OWNERS, ())),
+            "expected 1 candidate levels, got 0",
+        ),
         "a level too many": (
             update(state, 0, SOUND, [(SOUND, 0.0, 0.0)] * 2),
             "expected 1 candidate levels, got 2",
         ),
         "levels that are no tuple": (
-            bare(Summary(SOUND, any_type(None))),
+            bare(Summary(SOUND, OWNERS, any_type(None))),
             "a tuple of levels",
         ),
         "a level that is none": (
-            bare(Summary(SOUND, (any_type(SOUND),))),
+            bare(Summary(SOUND, OWNERS, (any_type(SOUND),))),
             "a reply per level",
         ),
         "a level of small cells": (

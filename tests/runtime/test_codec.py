@@ -28,7 +28,17 @@ from afcl.core.messages import (
 )
 from afcl.exceptions import CodecError, RejectedMessage
 from afcl.methods import load_payloads
-from afcl.runtime.codec import DTYPES, FORMAT, LIMIT, MAGIC, decode, encode
+from afcl.runtime import codec
+from afcl.runtime.codec import (
+    DEPTH_LIMIT,
+    DTYPES,
+    FORMAT,
+    HEADER_LIMIT,
+    LIMIT,
+    MAGIC,
+    decode,
+    encode,
+)
 
 HEAD = struct.Struct("<4sBI")
 
@@ -72,12 +82,10 @@ def hello() -> Hello:
 
 # ------------------------------------------------------------------ strategies
 
+whole = st.integers(-(2**63), 2**63 - 1)
+real = st.floats(allow_nan=False, allow_infinity=False)
 scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=True, allow_infinity=True)
-    | st.text(st.characters(), max_size=8)
+    st.none() | st.booleans() | whole | real | st.text(st.characters(), max_size=8)
 )
 shapes = st.one_of(
     st.just(()),
@@ -103,9 +111,9 @@ def of_hint(hint: Any) -> st.SearchStrategy[Any]:
     if get_origin(hint) is tuple:
         return st.lists(of_hint(get_args(hint)[0]), max_size=3).map(tuple)
     plain: dict[Any, st.SearchStrategy[Any]] = {
-        int: st.integers(),
+        int: whole,
         bool: st.booleans(),
-        float: st.floats(allow_nan=True, allow_infinity=True),
+        float: real,
         str: st.text(max_size=8),
         type(None): st.none(),
     }
@@ -172,10 +180,25 @@ def test_arrays_of_every_dtype_and_shape(dtype, shape):
 
 @pytest.mark.parametrize(
     "value",
-    [math.inf, -math.inf, math.nan, -0.0, 5e-324, 1.7976931348623157e308, 0.1, 2**70],
+    [-0.0, 5e-324, 1.7976931348623157e308, 0.1, 2**63 - 1, -(2**63)],
 )
 def test_numbers_keep_every_bit(value):
     assert same(decode(encode(Update(value))).payload, value)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 2**63, -(2**63) - 1])
+def test_numbers_that_do_not_travel(value):
+    with pytest.raises(CodecError, match="does not travel"):
+        encode(Update(value))
+
+
+def test_half_a_character_does_not_travel():
+    with pytest.raises(CodecError, match="no file can hold"):
+        encode(Update("a\ud800"))
+    half = b'{"type":"Update","fields":{"payload":"\\udfff"}}'
+    refused(frame(half), "no file can hold")
+    whole = b'{"type":"Update","fields":{"payload":"\\ud83d\\ude00"}}'
+    assert decode(frame(whole)).payload == "\U0001f600"
 
 
 def test_arrays_keep_nan_and_infinity():
@@ -406,18 +429,18 @@ def test_impossible_shapes(shape):
     refused(frame(ranges(low), bytes(64)), "impossible array")
 
 
-@pytest.mark.parametrize("shape", [[9], [2**31], [2**62, 2**62], [10**400], [3, 3]])
+@pytest.mark.parametrize("shape", [[9], [2**31], [2**62, 2**62], [3, 3]])
 def test_huge_shapes(shape):
     low = {"array": "<f8", "shape": shape, "at": 0}
     refused(frame(ranges(low), bytes(64)), "points outside the message")
 
 
 def test_a_huge_and_empty_shape():
-    low = {"array": "<f8", "shape": [0, 10**400], "at": 0}
-    refused(frame(ranges(low), bytes(64)), "malformed")
+    low = {"array": "<f8", "shape": [0, 2**63 - 1], "at": 0}
+    refused(frame(ranges(low)), "malformed")
 
 
-@pytest.mark.parametrize("at", [57, 64, 65, 2**64, 10**400])
+@pytest.mark.parametrize("at", [57, 64, 65, 2**63 - 1])
 def test_offsets_outside(at):
     low = {"array": "<f8", "shape": [1], "at": at}
     refused(frame(ranges(low), bytes(64)), "points outside the message")
@@ -467,6 +490,7 @@ def test_a_field_of_another_type(kind, name, value):
         "Plan": {"seeds": empty, "candidates": []},
         "LevelReply": {
             "cells": {"type": "Cells", "fields": cells},
+            "owners": empty,
             "simplified": 0,
             "moment": 0.5,
             "revision": 0,
@@ -497,13 +521,111 @@ def test_headers_that_are_no_json(header):
     refused(frame(header), "malformed message")
 
 
-@pytest.mark.parametrize("number", ["1" * 5000, "1e999999"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        "1" * 5000,
+        "-" + "9" * 19,
+        str(2**63),
+        "1e999999",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+    ],
+)
 def test_numbers_without_end(number):
     header = f'{{"type":"Update","fields":{{"payload":{number}}}}}'.encode()
-    try:
-        assert decode(frame(header)) == Update(math.inf)
-    except CodecError:
-        pass
+    refused(frame(header), "malformed message")
+
+
+# ------------------------------------------------------------------ one form only
+
+
+def test_arrays_may_not_share_their_bytes():
+    # A header of few bytes could otherwise make copy after copy of one large region.
+    at = {"array": "<f8", "shape": [8], "at": 0}
+    refused(frame(ranges({**at, "at": 8}), bytes(72)), "is not where it belongs")
+    tree = {"type": "Update", "fields": {"payload": [at, at]}}
+    refused(frame(tree, bytes(64)), "an array at 0 is not where it belongs")
+    half = {**at, "at": 32}
+    tree = {"type": "Update", "fields": {"payload": [{**at, "shape": [6]}, half]}}
+    refused(frame(tree, bytes(96)), "an array at 32 is not where it belongs")
+
+
+def test_arrays_come_in_order_and_without_gaps():
+    first = {"array": "<f8", "shape": [1], "at": 0}
+    second = {**first, "at": 8}
+
+    def update(*parts):
+        return {"type": "Update", "fields": {"payload": list(parts)}}
+
+    assert len(decode(frame(update(first, second), bytes(16))).payload) == 2
+    refused(frame(update(second, first), bytes(16)), "not where it belongs")
+    refused(frame(update(second), bytes(16)), "not where it belongs")
+    refused(frame(update(first), bytes(16)), "8 bytes belong to no array")
+    refused(frame(update(), b"x"), "1 bytes belong to no array")
+
+
+def test_arrays_say_nothing_else():
+    array = {"array": "<f8", "shape": [1], "at": 0, "type": "Update"}
+    refused(
+        frame({"type": "Update", "fields": {"payload": array}}, bytes(8)), "belongs"
+    )
+
+
+def test_payloads_say_nothing_else():
+    tree = {"type": "Update", "fields": {"payload": None}, "more": 1}
+    refused(frame(tree), "with more than these")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"type":"Update","type":"Hello","fields":{"payload":null}}',
+        b'{"type":"Update","fields":{"payload":1,"payload":2}}',
+        b'{"type":"Update","fields":{"payload":{"array":"<f8","at":0,"at":0}}}',
+    ],
+)
+def test_a_name_may_not_come_twice(header):
+    refused(frame(header), "a name comes twice")
+
+
+@pytest.mark.parametrize("nest", ["[", '{"type":"Update","fields":{"payload":'])
+def test_the_depth_is_limited(nest):
+    close = "]" if nest == "[" else "}}"
+
+    def nested(depth):
+        inner = nest * depth + "1" + close * depth
+        return frame(f'{{"type":"Update","fields":{{"payload":{inner}}}}}'.encode())
+
+    decode(nested(DEPTH_LIMIT - 1))
+    refused(nested(DEPTH_LIMIT), f"more than {DEPTH_LIMIT} levels deep")
+
+
+def test_the_number_of_arrays_is_limited(monkeypatch):
+    monkeypatch.setattr(codec, "ARRAY_LIMIT", 3)
+    empty = np.zeros(0)
+    decode(encode(Update((empty,) * 3)))
+    refused(encode(Update((empty,) * 4)), "more than 3 arrays")
+
+
+def test_the_header_is_limited():
+    data = HEAD.pack(MAGIC, FORMAT, HEADER_LIMIT + 1)
+    refused(data, f"header of {HEADER_LIMIT + 1} bytes exceeds")
+
+
+@pytest.mark.parametrize("name", ["x" * 10**6, "\ud800", "a\nb\x1b[2J"])
+def test_a_refusal_repeats_little_of_what_was_said(name):
+    header = json.dumps({"type": name, "fields": {}}).encode()
+    fields = json.dumps({"type": "Update", "fields": {name: 1}}).encode()
+    array = json.dumps(ranges({"array": name, "shape": [1], "at": 0})).encode()
+    for data in (header, fields, array):
+        with pytest.raises(CodecError) as refusal:
+            decode(frame(data))
+        text = str(refusal.value)
+        assert len(text) < 200
+        assert text.isprintable()
+        assert text.isascii()
 
 
 def survives(data: bytes) -> bool:

@@ -257,14 +257,36 @@ def test_every_request_says_everything_a_client_needs():
 
 
 def test_the_coordinator_stamps_who_and_when():
-    forged = saying(Hello(24, Positions(np.zeros((1, 2))), client=0, contact=9))
-    answer = saying(Update((0, 0.0, 0.0), version=99, client=0, contact=77))
-    wire = Wire(blobs(2), faults={(1, 0): forged, (1, 1): answer})
-
-    heard = run(wire, options={"answers": 1}).state.heard
+    heard = run(Wire(blobs(2)), options={"answers": 1}).state.heard
 
     assert heard[1][:3] == ("hello", 1, 0)
     assert heard[3][:4] == ("update", 1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        Hello(24, Positions(np.zeros((1, 2))), client=0),
+        Hello(24, Positions(np.zeros((1, 2))), contact=9),
+    ],
+)
+def test_a_hello_in_another_name_is_refused(forged):
+    finished = run(Wire(blobs(2), faults={(1, 0): saying(forged)}))
+
+    assert {note[1] for note in finished.state.heard} == {0}
+    (event, *_) = finished.trace.of("rejected")
+    assert (event["client"], event["contact"]) == (1, 0)
+    assert event["reason"] == "a client does not say who it is or what it answers"
+
+
+@pytest.mark.parametrize("stamp", [{"version": 2}, {"client": 0}, {"contact": 1}])
+def test_an_answer_in_another_name_is_refused(stamp):
+    forged = saying(Update((0, 0.0, 0.0), **stamp))
+    finished = run(Wire(blobs(2), faults={(1, 1): forged}), options={"answers": 1})
+
+    (event,) = finished.trace.of("rejected")
+    assert (event["client"], event["contact"]) == (1, 1)
+    assert [note[:3] for note in finished.state.heard][-1] == ("update", 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -570,7 +592,28 @@ def test_an_answer_to_nothing_is_rejected():
     finished = run(Chatty(blobs(3)))
 
     (event,) = finished.trace.of("rejected")
-    assert event["reason"] == "a Update does not answer contact -1"
+    assert event["reason"] == "answers nothing that this client was asked"
+    assert (event["client"], event["contact"]) == (0, -1)
+    assert finished.rejected == {0: 1}
+    assert finished.state.heard == run(Wire(blobs(3))).state.heard
+
+
+def test_an_answer_with_another_clients_ticket_is_refused():
+    class Thief(Wire):
+        """Client 2 answers what client 1 was asked in round 1, before 1 does."""
+
+        def poll(self):
+            answers = super().poll()
+            if self.round != 1 or self._contacts.get(answers[0].ticket) != 1:
+                return answers
+            one = next(answer for answer in answers if answer.client == 1)
+            two = next(answer for answer in answers if answer.client == 2)
+            return [replace(two, ticket=one.ticket), *answers]
+
+    finished = run(Thief(blobs(3)))
+
+    (event,) = finished.trace.of("rejected")
+    assert (event["client"], event["tick"]) == (2, 1)
     assert finished.state.heard == run(Wire(blobs(3))).state.heard
 
 
@@ -583,6 +626,108 @@ def test_an_answer_that_comes_twice_counts_once():
 
     assert finished.state.heard == run(Wire(blobs(3))).state.heard
     assert {tally.messages for tally in finished.tallies.values()} == {3}
+    assert finished.trace.of("rejected") == []
+    assert len(finished.trace.of("duplicate")) == 3 * 4  # the ranges, too
+    plainly = [e for e in finished.trace if e["event"] != "duplicate"]
+    assert plainly == run(Wire(blobs(3))).trace.events
+
+
+def test_who_is_refused_three_times_in_a_row_is_not_asked_again():
+    bad = dict.fromkeys([(1, i) for i in (1, 2, 3)], RUBBISH["cut"])
+    finished = run(Wire(blobs(3), faults=bad), options={"answers": 5})
+
+    assert finished.trace.of("left") == [
+        {
+            "event": "left",
+            "tick": 3,
+            "client": 1,
+            "reason": "3 messages in a row were refused",
+        }
+    ]
+    assert finished.rejected == {1: 3}
+    assert finished.state.heard.count(("left", 1)) == 1
+    assert [e["contact"] for e in finished.trace.of("send") if e["client"] == 1] == [
+        *[0, 1, 2, 3]
+    ]
+    assert finished.tallies[1].messages == 1
+    assert finished.tallies[0].messages == 6
+
+
+def test_a_sound_message_in_between_starts_the_count_again():
+    bad = dict.fromkeys([(1, i) for i in (1, 2, 4, 5)], RUBBISH["cut"])
+    finished = run(Wire(blobs(3), faults=bad), options={"answers": 3})
+
+    assert finished.trace.of("left") == []
+    assert finished.rejected == {1: 4}
+    assert finished.tallies[1].messages == 4
+
+
+@pytest.mark.parametrize("leaves", [{}, {1: 5}])
+def test_who_never_says_a_sound_hello_is_shut_out_once(leaves):
+    wire = Wire(blobs(3), Schedule(leaves=leaves), faults={(1, 0): RUBBISH["cut"]})
+    finished = run(wire, options={"answers": 6})
+
+    assert [e["client"] for e in finished.trace.of("left")] == [1]
+    assert finished.rejected == {1: 3}
+    assert 1 not in finished.tallies
+    assert ("left", 1) not in finished.state.heard
+    assert [e["tick"] for e in finished.trace.of("send") if e["client"] == 1] == [
+        *[0, 1, 2]
+    ]
+
+
+def test_a_hello_must_be_of_the_rows_that_were_announced():
+    more = saying(Hello(25, Positions(np.zeros((1, 2)))))
+    finished = run(Wire(blobs(3), faults={(1, 0): more}))
+
+    (event, *_) = finished.trace.of("rejected")
+    assert event["reason"] == "a hello of 25 rows, 24 were announced"
+    assert 1 not in finished.tallies
+
+
+def test_who_joins_late_has_announced_nothing():
+    finished = run(Wire(blobs(3), Schedule(late={1: 2})))
+
+    assert finished.tallies[1].rows == 24
+
+
+def test_a_long_reason_is_cut():
+    class Wordy(Diary):
+        def absorb(self, state, message):
+            if isinstance(message, Update):
+                raise RejectedMessage("x" * 10**6)
+            return super().absorb(state, message)
+
+    finished = run(Wire(blobs(2)), Wordy(), max_rounds=1)
+
+    assert {len(e["reason"]) for e in finished.trace.of("rejected")} == {300}
+
+
+def test_no_hello_says_why():
+    bad = dict.fromkeys([(c, 0) for c in range(3)], saying(Update(None)))
+
+    with pytest.raises(InputError, match="no client said hello: a Update does not"):
+        run(Wire(blobs(3), faults=bad))
+
+
+def test_afcl_refuses_rows_far_outside_the_bounds():
+    # One width beyond the agreed box is allowed, more is not.
+    tables = blobs(2)
+    near, far = ([2.0, -5.0], [12.0, 15.0]), ([40.0, 0.0], [50.0, 10.0])
+
+    assert run(Wire(tables), get_method("afcl"), scale=near).clustering.k == 3
+    with pytest.raises(InputError, match="no client said hello: a mean lies more than"):
+        run(Wire(tables), get_method("afcl"), scale=far)
+    assert run(Wire(tables), get_method("afcl"), scale=None).clustering.k == 3
+
+
+def test_the_first_hello_does_not_choose_the_columns():
+    wide = saying(Hello(24, Cells(np.array([24]), np.zeros((1, 3)), np.zeros(1))))
+    finished = run(Wire(blobs(3), faults={(0, 0): wide}), get_method("afcl"))
+
+    assert {e["client"] for e in finished.trace.of("rejected")} == {0}
+    assert set(finished.tallies) == {1, 2}
+    assert finished.clustering.k == 3
 
 
 def test_the_method_is_told_who_left():

@@ -11,10 +11,12 @@ import polars as pl
 import pytest
 
 from afcl import Replay
+from afcl.core.messages import Hello
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_sd1
 from afcl.exceptions import AfclError, InputError
 from afcl.methods import get_method
+from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.federation import Plan, serve_run
 from afcl.runtime.lobby import Lobby
@@ -148,7 +150,7 @@ def absorbed(folder):
 def replayed(folder, tables):
     """Run the trace again in the simulator."""
     trace = read_trace(folder / "trace.jsonl")
-    spec = Spec(get_method("afcl"), {}, 0, run="run")
+    spec = Spec(get_method("afcl"), Plan.read(folder).options, 0, run="run")
     return simulate(spec, tables, Replay.of(trace))
 
 
@@ -185,6 +187,52 @@ def test_four_sites_find_four_clusters(tmp_path, seed):
         assert labels.shape[0] == tables[address - 100].shape[0]
         assert np.bincount(labels, minlength=4).tolist() == own["site"]["sizes"]
     assert_same(folder, tables)
+
+
+@pytest.mark.parametrize(
+    "options", [{"privacy": "grouped(5)"}, {"privacy": "secure", "cohort": 3}]
+)
+def test_levels_replay_to_the_same_bits(tmp_path, options):
+    """Keys are every site's own; masks cancel all the same."""
+    tables, folders = write_sites(tmp_path, n_sites=7)
+    folder = plan(tmp_path / "run", options=options, min_clients=7)
+    serve_run(ListPost(folders, slow={102: 3}), folder)
+    assert read_result(folder)["n_clusters"] == 4
+    assert_same(folder, tables)
+
+
+def test_dp_needs_bounds_and_keeps_a_ledger(tmp_path):
+    _, folders = write_sites(tmp_path)
+    with pytest.raises(InputError, match="public bounds"):
+        serve_run(ListPost(folders), plan(tmp_path / "a", options={"privacy": "dp(8)"}))
+    bounds = dict.fromkeys(COLUMNS, (-1.0, 7.0))
+    folder = plan(tmp_path / "b", options={"privacy": "dp(8)"}, ranges=bounds)
+    serve_run(ListPost(folders), folder)
+    assert read_result(folder)["n_clusters"] == 4
+    for home in folders.values():
+        assert (home / "ledger.json").is_file()
+
+
+@pytest.mark.parametrize("crash_at", range(8, 36, 4))
+def test_cohorts_outlive_a_killed_server(tmp_path, crash_at):
+    tables, folders = write_sites(tmp_path, n_sites=7)
+    options = {"privacy": "secure", "cohort": 3}
+    folder = plan(tmp_path / "run", options=options, min_clients=7)
+    with pytest.raises(Crash):
+        serve_run(ListPost(folders, crash_at=crash_at), folder)
+    serve_run(ListPost(folders), folder)
+    assert read_result(folder)["n_clusters"] == 4
+    assert len(absorbed(folder)) == len(set(absorbed(folder))) == 21
+    assert_same(folder, tables)
+
+
+def test_a_cohort_loses_a_member_and_forms_anew(tmp_path):
+    _, folders = write_sites(tmp_path, n_sites=7)
+    options = {"privacy": "secure", "cohort": 3}
+    folder = plan(tmp_path / "run", options=options, min_clients=7)
+    serve_run(ListPost(folders, leaves={101: 9}), folder)
+    assert read_result(folder)["n_clusters"] == 4
+    assert events(folder, "left")
 
 
 def test_labels_are_the_nearest_centre(tmp_path):
@@ -486,3 +534,82 @@ def test_the_plan_survives_the_disk(tmp_path):
     read = Plan.read(tmp_path)
     assert read.columns == made.columns
     assert json.dumps(read.ranges) == json.dumps({"a": [0.0, 1.0]})
+
+
+# ------------------------------------------------------------------ hostile sites
+
+
+class Spoiling(ListPost):
+    """What the site at `address` answers to some requests is changed on its way."""
+
+    def __init__(self, folders, address, spoil, **facts):
+        super().__init__(folders, **facts)
+        self.address, self.spoil = address, spoil
+
+    def poll(self):
+        return [self._spoilt(answer) for answer in super().poll()]
+
+    def _spoilt(self, answer):
+        if answer.client != self.address or isinstance(answer, Failure):
+            return answer
+        return replace(answer, data=self.spoil(answer.data))
+
+
+def claiming(rows):
+    """Say hello with another number of rows."""
+
+    def spoil(data):
+        said = decode(data)
+        return encode(replace(said, n_rows=rows)) if isinstance(said, Hello) else data
+
+    return spoil
+
+
+def silent_in_words(data):
+    return data if b"Announcement" in data else b"rubbish"
+
+
+def test_a_site_registers_what_it_announced(tmp_path):
+    _, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    serve_run(Spoiling(folders, 101, claiming(10**6)), folder)
+    (client,) = {e["client"] for e in events(folder, "rejected")}
+    assert {e["reason"].split(",")[0] for e in events(folder, "rejected")} == {
+        "a hello of 1000000 rows"
+    }
+    (left,) = events(folder, "left")
+    assert (left["client"], left["reason"]) == (
+        client,
+        "3 messages in a row were refused",
+    )
+    names = [site["name"] for site in read_result(folder)["sites"]]
+    assert names == ["site-0", "site-2", "site-3"]
+
+
+@pytest.mark.parametrize("crash_at", [10, 12, 14, 16])
+def test_who_was_shut_out_stays_out_of_a_resumed_run(tmp_path, crash_at):
+    _, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    with pytest.raises(Crash):
+        serve_run(Spoiling(folders, 101, silent_in_words, crash_at=crash_at), folder)
+    serve_run(Spoiling(folders, 101, silent_in_words), folder)
+    assert len(events(folder, "rejected")) == 3
+    assert len(events(folder, "left")) == 1
+
+
+def test_an_answer_that_comes_twice_is_noted_and_changes_nothing(tmp_path):
+    class Stuttering(ListPost):
+        old: tuple[Reply | Failure, ...] = ()
+
+        def poll(self):
+            now = super().poll()
+            again, self.old = self.old, tuple(now)
+            return [*again, *now]
+
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run")
+    serve_run(Stuttering(folders), folder)
+    assert len(events(folder, "duplicate")) == 8  # the last four come after the end
+    assert events(folder, "rejected") == []
+    assert len(absorbed(folder)) == len(set(absorbed(folder))) == 12
+    assert_same(folder, tables)

@@ -10,10 +10,11 @@ from afcl.core.messages import Cells, Hello, Level, Plan, Positions, Summary, Up
 from afcl.core.protocol import client_rng
 from afcl.core.scale import Box, Ranges
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
-from afcl.exceptions import CodecError, InputError, RejectedMessage
+from afcl.exceptions import CodecError, RejectedMessage
 from afcl.methods import get_method
+from afcl.methods.afcl import Afcl
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.site import Site
+from afcl.runtime.site import Site, told_of
 
 ROWS = np.random.default_rng(0).normal(size=(40, 2)) * [1.0, 50.0] + [0.0, 100.0]
 BOX = Box(np.array([0.0, 100.0]), np.array([2.0, 50.0]))
@@ -161,6 +162,71 @@ def test_rubbish_is_refused():
         Site(ROWS).answer(b"rubbish")
 
 
-def test_an_unknown_method_is_named():
-    with pytest.raises(InputError, match="unknown method 'magic'"):
-        asked(AskHello(replace(TERMS, method="magic")))
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"method": "magic"},
+        {"options": "{"},
+        {"options": "[1]"},
+        {"options": '{"colour": 1}'},
+        {"options": '{"min_cell": "many"}'},
+        {"options": '{"privacy": "magic"}'},
+    ],
+)
+def test_terms_that_cannot_be_met_are_refused(change):
+    with pytest.raises(RejectedMessage, match="these terms cannot be met"):
+        asked(AskHello(replace(TERMS, **change)))
+
+
+def test_extremes_of_groups_are_no_rows():
+    rows = np.random.default_rng(0).normal(size=(57, 3))
+    said = asked(AskRanges("run", True, group=5), Site(rows))
+    exact = asked(AskRanges("run", True), Site(rows))
+    assert said.n_rows == 57
+    assert np.all(said.low > exact.low)
+    assert np.all(said.high < exact.high)
+    assert not np.isin(said.low, rows).any()
+
+
+def test_groups_reach_about_as_far_as_their_rows():
+    told = told_of(np.array([[0.0], [2.0], [10.0], [12.0]]), 2)
+    assert sorted(told[:, 0].tolist()) == [0.0, 1.0, 2.0, 10.0, 11.0, 12.0]
+    rows = np.zeros((0, 2))
+    assert told_of(rows, 5) is rows
+
+
+def private(options):
+    return replace(TERMS, options=options)
+
+
+def test_noise_and_keys_come_from_the_sites_own_secret():
+    for level in ("dp(4)", "secure"):
+        terms = private(f'{{"privacy": "{level}"}}')
+        said = [
+            Site(ROWS, secret=secret).answer(encode(AskHello(terms)))
+            for secret in (b"one" * 10, b"two" * 10, b"one" * 10, None, None)
+        ]
+        assert said[0] == said[2] != said[1]
+        assert said[3] == said[4]
+
+
+def test_what_costs_is_charged_before_it_is_sent():
+    paid = []
+    terms = private('{"privacy": "dp(4)"}')
+    site = Site(ROWS, charge=lambda purpose, mu: paid.append((purpose, mu)))
+    asked(AskHello(terms), site)
+    asked(AskStep(terms, 1, 1, PLAN), site)
+    method = Afcl()
+    assert paid == [("run 0", method.spends(method.parameters(privacy="dp(4)"), 0))]
+
+
+def test_who_cannot_pay_says_nothing():
+    def refuse(purpose, mu):
+        raise RejectedMessage("spent")
+
+    terms = private('{"privacy": "dp-rounds(4)"}')
+    site = Site(ROWS, charge=refuse)
+    for request in (AskHello(terms), AskStep(terms, 1, 1, PLAN)):
+        with pytest.raises(RejectedMessage, match="spent"):
+            asked(request, site)
+    assert site.memory is None

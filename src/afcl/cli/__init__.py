@@ -8,10 +8,14 @@ from typing import Any
 
 import typer
 
+from afcl.cli.audit import audit
 from afcl.cli.bench import bench
+from afcl.cli.dashboard import dashboard
 from afcl.cli.demo import demo
 from afcl.cli.join import join, keygen
+from afcl.cli.plot import plot
 from afcl.cli.predict import predict
+from afcl.cli.report import report
 from afcl.cli.run import run
 from afcl.cli.serve import enrol, serve, status
 from afcl.exceptions import AfclError, Interrupted
@@ -31,6 +35,10 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(run)
 app.command()(predict)
+app.command()(audit)
+app.command()(report)
+app.command()(dashboard)
+app.command()(plot)
 for command in (serve, join, status, keygen, enrol):
     app.command()(command)
 app.add_typer(bench, name="bench")

@@ -50,7 +50,10 @@ def demo(
     typer.echo(
         f"Agreement with the hidden groups (ARI): {_agreement(out, owner, truth):.3f}."
     )
-    typer.echo(f"Labels, centres, path and trace are in {out / 'run'}.")
+    typer.echo(
+        f"Labels, centres, path and trace are in {out / 'run'}; "
+        f"look at {out / 'run' / 'report.html'} in a browser."
+    )
 
 
 def write_sites(folder: Path, X: Floats, owner: Ints, force: bool) -> list[Path]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from afcl.cli.report import write_at_the_end
 from afcl.core.protocol import AnyMethod
 from afcl.data.tables import Sites, in_input_order
 from afcl.runtime import results
@@ -27,13 +28,15 @@ def execute(
     options: dict[str, Any],
     parameters: dict[str, Any],
     identity: str,
+    scale: Any = "minmax",
 ) -> dict[str, Any]:
-    """Run, label, write the folder; return the content of ``result.json``."""
+    """Run, label, write the folder and its page; return what ``result.json`` holds."""
     names = tuple(table.name for table in sites.tables)
     spec = Spec(
         method,
         options,
         parameters["seed"],
+        scale,
         max_rounds=parameters["max_rounds"],
         run=identity[:12],
         names=names,
@@ -63,6 +66,7 @@ def execute(
         for name, kept, values in zip(names, sites.kept, outcome.labels, strict=True)
     }
     results.write_result(out, result, labels)
+    write_at_the_end(out)
     return result
 
 

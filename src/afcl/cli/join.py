@@ -51,6 +51,15 @@ def join(
         5, min=1, help="Describe no group of fewer rows, whatever is asked."
     ),
     method: str = typer.Option("afcl", help="Take part in this method only."),
+    privacy: str = typer.Option(
+        "summary", help="Take part at this privacy level or a stricter one only."
+    ),
+    budget: float | None = typer.Option(
+        None, help="Epsilon that all runs at 'dp' may cost these rows together."
+    ),
+    ledger: Path | None = typer.Option(
+        None, help="File that keeps what they have cost (DIR/ledger.json)."
+    ),
     port: int | None = typer.Option(
         None, help="Port for the engine on this machine (a free one)."
     ),
@@ -61,6 +70,7 @@ def join(
     into the run. At the end DIR gets labels.csv and result.json.
     """
     from afcl.exceptions import InputError
+    from afcl.privacy import parse_level
     from afcl.runtime.member import DONE, Membership, keep_membership
 
     if insecure == (ca is not None):
@@ -79,6 +89,9 @@ def join(
         _units(units),
         min_cell,
         method,
+        str(parse_level(privacy)),
+        budget,
+        "" if ledger is None else str(ledger.resolve()),
     )
     told.read()
     member = _come_back(out, told)
@@ -131,6 +144,7 @@ def _take_part(
     address: str, out: Path, ca: Path | None, key: Path | None, port: int | None
 ) -> None:
     """Start the engine's node, wait for the end, end the node whatever happens."""
+    from afcl.cli.report import write_at_the_end
     from afcl.cli.signals import Ended, ended_by_signals
     from afcl.exceptions import InputError, Interrupted
     from afcl.runtime.flower import processes
@@ -154,6 +168,7 @@ def _take_part(
                     state = member.state
                     typer.echo(f"{member.name}: {state}")
                 if state == REFUSED:
+                    write_at_the_end(out)
                     raise InputError(f"{member.name} was refused: {member.reason}")
                 refusal = processes.refusal(node.log)
                 if refusal is not None:
@@ -165,4 +180,6 @@ def _take_part(
     except (KeyboardInterrupt, Ended):
         text = "stopped; the same command comes back into the run"
         raise Interrupted(text) from None
-    typer.echo(f"Labels and result are in {out}.")
+    page = write_at_the_end(out)
+    look = "" if page is None else f"; look at {page} in a browser"
+    typer.echo(f"Labels and result are in {out}{look}.")

@@ -5,19 +5,25 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from afcl.cli.settings import settings
+from afcl.cli.settings import bounds, settings
 
 if TYPE_CHECKING:
     from afcl.core.protocol import AnyMethod
 
-#: What a run's level says of the rows.
+#: What a run's level says of the rows, by its family.
 SENT = {
     "summary": "no row left its site",
+    "grouped": "no row left its site, groups of rows did",
+    "secure": "only sums over cohorts of sites can be read",
+    "dp": "noise hides every single row",
+    "dp-rounds": "noise hides every single row",
+    "affine": "sums of pulls were sent, and the rows that the seeds started from",
     "exact": "this preset sends every row",
     "rival": "docs/methods.md says what this method uploads",
 }
@@ -39,10 +45,18 @@ def run(
         None, help="Number of clusters, for rivals that must be told."
     ),
     privacy: str | None = typer.Option(
-        None, help="summary (default preset) or exact (the other two)."
+        None,
+        help="summary, 'grouped(5)', secure, 'secure+grouped(5)' or 'dp(8)'; "
+        "preset paper: exact or affine; matlab: exact.",
     ),
     min_cell: int | None = typer.Option(
         None, help="Smallest group of rows a site may describe (5)."
+    ),
+    cohort: int | None = typer.Option(
+        None, help="Sites whose sums are read together at 'secure' (10, at least 3)."
+    ),
+    ranges: list[str] = typer.Option(
+        [], help="Public bounds instead of min-max: COLUMN=LOW:HIGH; all columns."
     ),
     seed: int | None = typer.Option(None, help="Seed of everything random (0)."),
     columns: list[str] = typer.Option(
@@ -86,6 +100,8 @@ def run(
         "preset": preset,
         "privacy": privacy,
         "min_cell": min_cell,
+        "cohort": cohort,
+        "ranges": tuple(ranges),
         "seed": seed,
         "columns": tuple(columns),
         "drop": tuple(drop),
@@ -104,7 +120,10 @@ def run(
         typer.echo(f"{out} holds this run already; nothing was computed anew.")
     for line in in_words(result):
         typer.echo(line)
-    typer.echo(f"Labels, centres, path and trace are in {out}.")
+    typer.echo(
+        f"Labels, centres, path and trace are in {out}; "
+        f"look at {out / 'report.html'} in a browser."
+    )
 
 
 def cluster_files(
@@ -114,13 +133,18 @@ def cluster_files(
     from afcl import __version__
     from afcl.cli.execute import execute
     from afcl.data.tables import read_sites
-    from afcl.privacy import EXACT_WARNING
+    from afcl.privacy import EXACT_WARNING, parse_level, too_small
+    from afcl.runtime.coordinator import demands
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
 
     method, options, level = chosen_method(chosen)
     method.parameters(**options)
-    least = chosen["min_cell"] if level == "summary" else 1
+    public = bounds(chosen["ranges"])
+    demands(method, options, public or "minmax", len(paths))
+    least = 1
+    if level not in ("exact", "affine", "rival"):
+        least = max(chosen["min_cell"], parse_level(level).group)
     sites = read_sites(
         paths,
         columns=chosen["columns"] or None,
@@ -141,7 +165,31 @@ def cluster_files(
         print(f"note: {note}", file=sys.stderr)
     if level == "exact":
         print(f"warning: {EXACT_WARNING}", file=sys.stderr)
-    return execute(sites, out, method, options, parameters, identity), False
+    if level != "rival":
+        sizes = [table.values.shape[0] for table in sites.tables]
+        small = too_small(sizes, chosen["min_cell"], level)
+        if small is not None:
+            print(f"warning: {small}", file=sys.stderr)
+    scale = "minmax" if public is None else _in_order(public, sites.columns)
+    return execute(sites, out, method, options, parameters, identity, scale), False
+
+
+def _in_order(
+    public: dict[str, tuple[float, float]], columns: Sequence[str]
+) -> tuple[list[float], list[float]]:
+    """Return the bounds of every column, low and high."""
+    from afcl.exceptions import InputError
+
+    lacking = [name for name in columns if name not in public]
+    unknown = [name for name in public if name not in columns]
+    if lacking:
+        raise InputError(
+            f"--ranges: give bounds for {lacking[0]} too, or for no column"
+        )
+    if unknown:
+        raise InputError(f"--ranges: no column {unknown[0]} in the files")
+    pairs = [public[name] for name in columns]
+    return [low for low, _ in pairs], [high for _, high in pairs]
 
 
 def chosen_method(chosen: dict[str, Any]) -> tuple[AnyMethod, dict[str, Any], str]:
@@ -189,9 +237,15 @@ def in_words(result: dict[str, Any]) -> list[str]:
     lines.append(
         f"{result['rounds']} rounds, at most {most} "
         f"{'message' if most == 1 else 'messages'} a site, "
-        f"{sent / 1000:,.1f} kB sent in all; {SENT[result['parameters']['privacy']]}."
+        f"{sent / 1000:,.1f} kB sent in all; {_said(result)}."
     )
     return lines
+
+
+def _said(result: dict[str, Any]) -> str:
+    """Say what left the sites."""
+    level = result["parameters"]["privacy"]
+    return SENT[level.split("+")[0].split("(")[0]]
 
 
 def _sizes(sizes: list[int]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from afcl.cli.settings import settings
+from afcl.cli.settings import bounds, settings
 
 if TYPE_CHECKING:
     from afcl.cli.story import Story
@@ -59,6 +59,12 @@ def serve(
         0.0, help="Stay open for late joiners so many seconds after the end."
     ),
     min_cell: int | None = typer.Option(None, help="Smallest group of rows (5)."),
+    privacy: str | None = typer.Option(
+        None, help="summary, 'grouped(5)', secure or 'dp(8)': see docs/privacy.md."
+    ),
+    cohort: int | None = typer.Option(
+        None, help="Sites whose sums are read together at 'secure' (10, at least 3)."
+    ),
     seed: int | None = typer.Option(None, help="Seed of everything random (0)."),
     config: Path | None = typer.Option(
         None, help="TOML file with settings as for 'afcl run'."
@@ -83,7 +89,13 @@ def serve(
             typer.echo(f"{folder} is finished; nothing to resume.")
             return
     else:
-        flags = {"min_cell": min_cell, "seed": seed, "columns": tuple(columns)}
+        flags = {
+            "min_cell": min_cell,
+            "privacy": privacy,
+            "cohort": cohort,
+            "seed": seed,
+            "columns": tuple(columns),
+        }
         chosen = settings(config, flags)
         plan = _new_plan(folder, chosen, min_clients, ranges, patience, linger)
     if insecure:
@@ -129,38 +141,21 @@ def _new_plan(
         chosen["max_rounds"],
         min_clients,
         chosen["columns"],
-        _bounds(ranges),
+        bounds(ranges or chosen["ranges"]),
         patience,
         linger,
         parameters={**chosen, "privacy": level},
     )
+    plan.wishes()
     plan.write(folder)
     return plan
-
-
-def _bounds(texts: list[str]) -> dict[str, tuple[float, float]] | None:
-    """Read ``age=0:120``."""
-    from afcl.exceptions import InputError
-
-    bounds = {}
-    for text in texts:
-        name, _, both = text.rpartition("=")
-        try:
-            low, high = (float(part) for part in both.split(":"))
-        except ValueError:
-            low, high = 1.0, 0.0
-        if not name or not low <= high:
-            raise InputError(
-                f"--ranges {text}: give COLUMN=LOW:HIGH, such as age=0:120"
-            )
-        bounds[name] = (low, high)
-    return bounds or None
 
 
 def _coordinate(
     folder: Path, plan: Plan, host: str, port: int, tls: Tls | None
 ) -> None:
     """Start the engine, watch the run, end the engine whatever happens."""
+    from afcl.cli.report import write_at_the_end
     from afcl.cli.signals import Ended, ended_by_signals
     from afcl.cli.story import Story
     from afcl.exceptions import InputError, Interrupted
@@ -187,6 +182,7 @@ def _coordinate(
                 _tell(story, folder)
                 if (folder / FAILED).is_file():
                     said = json.loads((folder / FAILED).read_text(encoding="utf-8"))
+                    write_at_the_end(folder)
                     raise InputError(said["reason"])
                 if not link.alive:
                     raise InputError(
@@ -203,10 +199,12 @@ def _coordinate(
         text = f"stopped; 'afcl serve --resume {folder}' goes on"
         raise Interrupted(text) from None
     result = read_result(folder)
+    page = write_at_the_end(folder)
+    look = "" if page is None else f"; look at {page} in a browser"
     typer.echo(
         f"{result['n_clusters']} clusters in "
         f"{sum(site['rows'] for site in result['sites']):,} rows at "
-        f"{len(result['sites'])} sites. Result in {folder}."
+        f"{len(result['sites'])} sites. Result in {folder}{look}."
     )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ DEFAULTS: dict[str, Any] = {
     "preset": "default",
     "privacy": None,
     "min_cell": 5,
+    "cohort": 10,
+    "ranges": (),
     "seed": 0,
     "columns": (),
     "drop": (),
@@ -28,7 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "contacts": 3,
     "max_rounds": 100,
 }
-_LISTS = ("columns", "drop")
+_LISTS = ("columns", "drop", "ranges")
 
 
 def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def _check_type(config: Path, key: str, name: str, value: Any) -> None:
     default = DEFAULTS[name]
     if name in _LISTS:
         fits = isinstance(value, list) and all(isinstance(v, str) for v in value)
-        wanted = "a list of names"
+        wanted = "a list of texts"
     elif default == "auto" and name != "criterion":
         fits = value == "auto" or type(value) is int
         wanted = '"auto" or a whole number'
@@ -99,3 +101,20 @@ def participation(value: Any) -> Any:
 
 def _listed(parts: Any) -> list[Any]:
     return list(parts) if isinstance(parts, list | tuple) else [parts]
+
+
+def bounds(texts: Sequence[str]) -> dict[str, tuple[float, float]] | None:
+    """Read public bounds of columns: ``age=0:120``."""
+    read = {}
+    for text in texts:
+        name, _, both = text.rpartition("=")
+        try:
+            low, high = (float(part) for part in both.split(":"))
+        except ValueError:
+            low, high = 1.0, 0.0
+        if not name or not low <= high:
+            raise InputError(
+                f"--ranges {text}: give COLUMN=LOW:HIGH, such as age=0:120"
+            )
+        read[name] = (low, high)
+    return read or None

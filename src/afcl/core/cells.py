@@ -47,9 +47,15 @@ def fold(cells: Cells, smallest: int) -> Cells:
 
     The smallest goes first (lowest index on ties); folding stops at one cell.
     """
+    return fold_owned(cells, np.arange(len(cells)), smallest)[0]
+
+
+def fold_owned(cells: Cells, owners: Ints, smallest: int) -> tuple[Cells, Ints]:
+    """Fold, and return beside the cells whose each is: -1 where it took others in."""
     counts = cells.counts.copy()
     means = cells.means.copy()
     scatters = cells.scatters.copy()
+    owners = owners.astype(np.int64)
     alive = np.ones(len(cells), dtype=bool)
     while alive.sum() > 1:
         size = np.where(alive, counts, np.iinfo(np.int64).max)
@@ -64,8 +70,34 @@ def fold(cells: Cells, smallest: int) -> Cells:
         scatters[j] += scatters[i] + counts[i] * counts[j] / both * gap[j]
         means[j] = (counts[i] * means[i] + counts[j] * means[j]) / both
         counts[j] = both
+        owners[j] = -1
         alive[i] = False
-    return Cells(counts[alive], means[alive], scatters[alive])
+    return Cells(counts[alive], means[alive], scatters[alive]), owners[alive]
+
+
+def join_coincident(cells: Cells, owners: Ints) -> tuple[Cells, Ints]:
+    """Join cells with the very same mean, so that no two of a message's are equal.
+
+    Only rounding or folding makes two cells of nearest centres meet; almost always the
+    cells are returned as they are.
+    """
+    _, first, group = np.unique(
+        cells.means, axis=0, return_index=True, return_inverse=True
+    )
+    if first.shape[0] == len(cells):
+        return cells, owners
+    order = np.argsort(first)
+    kept = first[order]
+    place = np.empty_like(order)
+    place[order] = np.arange(order.shape[0])
+    labels = place[group.reshape(-1)]
+    counts = np.zeros(kept.shape[0], dtype=np.int64)
+    np.add.at(counts, labels, cells.counts)
+    scatters = np.zeros(kept.shape[0])
+    np.add.at(scatters, labels, cells.scatters)
+    alone = np.bincount(labels) == 1
+    joined = Cells(counts, cells.means[kept], scatters)
+    return joined, np.where(alone, owners[kept], -1)
 
 
 def union(bags: Iterable[Cells]) -> Cells:

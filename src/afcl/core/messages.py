@@ -13,7 +13,7 @@ the coordinator, which knows whom it asked what.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -84,10 +84,12 @@ class LevelReply:
     """A client's view of one candidate level.
 
     Reveals its cells of at least `min_cell` rows around the level's centres, and two
-    sums of silhouettes over all its rows.
+    sums of silhouettes over all its rows. `owners` says whose a cell is: the number of
+    its centre, -1 if rows of other centres were folded into it.
     """
 
     cells: Cells
+    owners: Ints
     simplified: float
     moment: float
     revision: int
@@ -99,10 +101,12 @@ class Summary:
     """The default preset's answer to a :class:`Plan`.
 
     Reveals cells of at least `min_cell` rows around the seeds and around each
-    candidate's centres; nothing per row.
+    candidate's centres; nothing per row. `owners` says whose a cell is: the number of
+    its seed, -1 if rows of other seeds were folded into it.
     """
 
     cells: Cells
+    owners: Ints
     levels: tuple[LevelReply, ...]
 
 
@@ -169,17 +173,34 @@ class Left:
     client: ClientId
 
 
+@payload
+@dataclass(frozen=True, slots=True)
+class Addressed:
+    """A broadcast with a part for one client: what all get, and what only it gets."""
+
+    common: Any
+    own: Any
+
+
 @dataclass(frozen=True, slots=True)
 class Broadcast:
     """What a participating client gets.
 
     `wanted` names the clients whose answer would still help (None: anybody's); it
-    tells the coordinator whom to ask and is not sent.
+    tells the coordinator whom to ask and is not sent. `personal` holds what is meant
+    for one client only; who is named there gets an :class:`Addressed` payload.
     """
 
     version: int
     payload: Any
     wanted: frozenset[ClientId] | None = None
+    personal: Mapping[ClientId, Any] | None = None
+
+    def addressed_to(self, client: ClientId) -> Any:
+        """Return what this client is sent."""
+        if self.personal is None:
+            return self.payload
+        return Addressed(self.payload, self.personal[client])
 
 
 def arrays_in(value: Any) -> Iterator[AnyArray]:

@@ -60,6 +60,10 @@ class DefaultParams:
         At most so many levels are sent (plus the one the rule picks).
     drift
         Share of the within-scatter that seeds may move before the path is rebuilt.
+    privacy
+        The level, as :func:`afcl.privacy.parse_level` reads it.
+    cohort
+        Clients whose sums are read together at the level `secure`, at least 3.
     """
 
     n_seeds: int | None = None
@@ -72,6 +76,8 @@ class DefaultParams:
     prune: float = 0.02
     candidates: int = 6
     drift: float = 0.01
+    privacy: str = "summary"
+    cohort: int = 10
 
     def __post_init__(self) -> None:
         _require(
@@ -92,6 +98,10 @@ class DefaultParams:
                 isinstance(value, Integral) and int(value) >= 1,
                 f"{name} must be a whole number, at least 1, not {value!r}",
             )
+        _require(
+            isinstance(self.cohort, Integral) and int(self.cohort) >= 3,
+            f"cohort must be a whole number, at least 3, not {self.cohort!r}",
+        )
         _require(
             self.cells_per_root > 0,
             f"cells_per_root must be positive, not {self.cells_per_root}",
@@ -141,6 +151,9 @@ class PaperParams:
         m_r in Eqs. (13) and (14): `sent` to the client, or `current`.
     order
         Rows in the `given` order or in a `random` one each time.
+    privacy
+        `exact` (every row's pull is sent) or `affine` (their sum, as the server would
+        apply it).
     """
 
     n_seeds: int | None = None
@@ -151,6 +164,7 @@ class PaperParams:
     winner: str = "conscience"
     anchor: str = "sent"
     order: str = "given"
+    privacy: str = "exact"
 
     def __post_init__(self) -> None:
         _require(

@@ -158,8 +158,56 @@ class Method(Protocol[ParamsT, StateT]):
 
 AnyMethod: TypeAlias = Method[Any, Any]
 
-#: Who draws: the server for seeding, the clients, the simulated schedule.
-SERVER, CLIENT, SCHEDULE = 0, 1, 2
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a method's privacy level asks of the agreement on scales.
+
+    Attributes
+    ----------
+    group
+        Extremes are told of the means of groups of so many rows (1: of rows).
+    bounds
+        Whether extremes may not be told at all: the bounds must be public.
+    box
+        Whether rows must be brought to a common scale.
+    clients
+        Fewest clients a run can do with.
+    """
+
+    group: int = 1
+    bounds: bool = False
+    box: bool = False
+    clients: int = 1
+
+
+class Private(Protocol):
+    """What a method adds to :class:`Method` if it knows privacy levels."""
+
+    def demands(self, params: Any) -> Demands:
+        """Return what the level asks of the agreement."""
+        ...
+
+    def view(self, X: Floats, params: Any, rng: np.random.Generator) -> Any:
+        """Return what a client works on instead of its rows, formed once and for all.
+
+        `rng` draws from the client's own secret, never from the run's seed. What is
+        returned takes the place of X in `hello` and `client_step`.
+        """
+        ...
+
+    def spends(self, params: Any, contact: int) -> float:
+        """Return what this contact costs a row's privacy (mu of Gaussian DP)."""
+        ...
+
+
+def privacy_of(method: AnyMethod) -> Private | None:
+    """Return the method as one that knows privacy levels, if it does."""
+    return method if hasattr(method, "demands") else None  # type: ignore[return-value]
+
+#: Who draws: the server for seeding, the clients, the simulated schedule, and what
+#: stands for a client's secret in a simulation.
+SERVER, CLIENT, SCHEDULE, SECRET = 0, 1, 2, 3
 
 
 def server_rng(seed: int, purpose: int, build: int) -> np.random.Generator:
@@ -174,3 +222,17 @@ def client_rng(seed: int, client: ClientId, contact: int) -> np.random.Generator
     return np.random.default_rng(
         np.random.SeedSequence(seed, spawn_key=(CLIENT, client, contact))
     )
+
+
+def simulated_secret(seed: int, client: ClientId) -> bytes:
+    """Return what stands for a client's secret where everything must be repeatable."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(SECRET, client))
+    return np.random.default_rng(sequence).bytes(32)
+
+
+def secret_rng(secret: bytes, run: str) -> np.random.Generator:
+    """Return the generator of a client's secret draws in one run."""
+    parts = (secret, run.encode())
+    words = [int.from_bytes(part, "little") for part in parts]
+    lengths = [len(part) for part in parts]
+    return np.random.default_rng(np.random.SeedSequence([*lengths, *words]))

@@ -13,7 +13,7 @@ import numpy as np
 
 from afcl.core.cells import pool, union
 from afcl.core.indices import INDICES, choose, goodness
-from afcl.core.messages import Cells
+from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.path import (
     Built,
@@ -34,6 +34,8 @@ RESTARTS = 3
 REFINE = 10
 #: Purpose of the server's draws.
 SEEDING = 0
+#: Plans of one version that answers are checked against.
+KEPT = 64
 
 
 def prepare(state: ServerState) -> ServerState:
@@ -49,7 +51,28 @@ def prepare(state: ServerState) -> ServerState:
         state = _build(state, bag)
     elif state.stale:
         state = _update_candidates(state)
-    return replace(state, need_seed=False, moved=False, dirty=False, stale=False)
+    before = () if state.dirty else state.sent
+    return replace(
+        state,
+        need_seed=False,
+        moved=False,
+        dirty=False,
+        stale=False,
+        sent=(*before, _plan(state))[-KEPT:],
+        plans=1 if state.dirty else state.plans + 1,
+    )
+
+
+def _plan(state: ServerState) -> Plan:
+    """Return what the clients are sent: seeds and candidates."""
+    assert state.seeds is not None
+    return Plan(
+        state.seeds,
+        tuple(
+            Level(c.level.centers, c.level.spreads, c.level.counts, c.revision)
+            for c in state.candidates
+        ),
+    )
 
 
 def _reseed(state: ServerState, bag: Cells) -> ServerState:

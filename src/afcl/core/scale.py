@@ -22,8 +22,8 @@ from afcl.exceptions import InputError
 class Ranges:
     """A client's rows and column extremes: what it says before the first hello.
 
-    Reveals the exact minimum and maximum of every column at this client, and its
-    number of rows. Given bounds make the extremes unnecessary: `low` and `high` are
+    Reveals the exact minimum and maximum of every column at this client (from the
+    level `grouped` up: what its groups say of them), and its number of rows. Given bounds make the extremes unnecessary: `low` and `high` are
     empty then.
     """
 
@@ -52,11 +52,15 @@ class Box:
         return original
 
 
-def ranges_of(X: Floats, extremes: bool = True) -> Ranges:
-    """Return what a client says of its rows for the agreement."""
+def ranges_of(X: Floats, extremes: bool = True, told: Floats | None = None) -> Ranges:
+    """Return what a client says of its rows for the agreement.
+
+    `told` stands for the rows where extremes are those of groups' means.
+    """
     if not extremes:
         return Ranges(X.shape[0], X.shape[1], np.empty(0), np.empty(0))
-    return Ranges(X.shape[0], X.shape[1], X.min(axis=0), X.max(axis=0))
+    told = X if told is None else told
+    return Ranges(X.shape[0], X.shape[1], told.min(axis=0), told.max(axis=0))
 
 
 def _box(low: Floats, high: Floats) -> Box:

@@ -10,20 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from afcl.core.checks import check_hello, check_update
 from afcl.core.indices import choose, goodness
-from afcl.core.messages import (
-    Broadcast,
-    Cells,
-    Hello,
-    Left,
-    Level,
-    LevelReply,
-    Plan,
-    Summary,
-    Update,
-    check_cells,
-    refuse_unless,
-)
+from afcl.core.messages import Broadcast, Cells, Hello, Left, Update
 from afcl.core.path import Built
 from afcl.core.protocol import Clustering, Diagnostics, PathLevel
 from afcl.core.state import ServerState
@@ -33,15 +22,8 @@ from afcl.core.state import ServerState
 
 def absorb_hello(state: ServerState, hello: Hello) -> tuple[ServerState, Diagnostics]:
     """R1: remember a new client's cells; an equal repetition changes nothing."""
-    cells = hello.payload
-    refuse_unless(isinstance(cells, Cells), "a hello must carry cells")
-    expected = _width(cells) if state.n_features < 0 else state.n_features
-    refuse_unless(expected >= 1, "the means of cells must have features")
-    refuse_unless(
-        isinstance(hello.n_rows, int) and hello.n_rows >= 1,
-        "a client must register at least one row",
-    )
-    check_cells(cells, expected, hello.n_rows, state.params.min_cell)
+    width = check_hello(state, hello)
+    cells: Cells = hello.payload
     known = state.hellos.get(hello.client)
     if (
         known is not None
@@ -54,7 +36,7 @@ def absorb_hello(state: ServerState, hello: Hello) -> tuple[ServerState, Diagnos
     return (
         replace(
             state,
-            n_features=expected,
+            n_features=width,
             hellos={**state.hellos, hello.client: cells},
             memory={**state.memory, hello.client: cells},
             rows={**state.rows, hello.client: hello.n_rows},
@@ -74,11 +56,9 @@ def absorb_update(
     state: ServerState, update: Update
 ) -> tuple[ServerState, Diagnostics]:
     """R4, the cheap part: never exchange a finer memory for a coarser one."""
-    client = update.client
-    refuse_unless(client in state.memory, f"client {client} has not said hello")
+    check_update(state, update)
+    client, summary = update.client, update.payload
     current = update.version == state.version and not state.dirty
-    _check_summary(state, update.payload, state.rows[client], current)
-    summary: Summary = update.payload
     finer = len(summary.cells) >= len(state.memory[client])
     if finer:
         state = replace(
@@ -109,33 +89,6 @@ def absorb_left(state: ServerState, left: Left) -> tuple[ServerState, Diagnostic
     return replace(state, left=state.left | {left.client}), {"accepted": True}
 
 
-def _check_summary(
-    state: ServerState, summary: object, n_rows: int, current: bool
-) -> None:
-    refuse_unless(isinstance(summary, Summary), "an update must carry a summary")
-    assert isinstance(summary, Summary)
-    check_cells(summary.cells, state.n_features, n_rows, state.params.min_cell)
-    refuse_unless(isinstance(summary.levels, tuple), "expected a tuple of levels")
-    refuse_unless(
-        not current or len(summary.levels) == len(state.candidates),
-        f"expected {len(state.candidates)} candidate levels, got {len(summary.levels)}",
-    )
-    for level in summary.levels:
-        refuse_unless(isinstance(level, LevelReply), "expected a reply per level")
-        check_cells(level.cells, state.n_features, n_rows, state.params.min_cell)
-        for total in (level.simplified, level.moment):
-            refuse_unless(
-                isinstance(total, float) and abs(total) <= n_rows * (1 + 1e-9),
-                "a sum of silhouettes lies outside [-n, n]",
-            )
-
-
-def _width(cells: Cells) -> int:
-    """Return the number of features the first hello brings, -1 if it has none."""
-    means = cells.means
-    return means.shape[1] if isinstance(means, np.ndarray) and means.ndim == 2 else -1
-
-
 def _equal(a: Cells, b: Cells) -> bool:
     return (
         np.array_equal(a.counts, b.counts)
@@ -149,16 +102,8 @@ def _equal(a: Cells, b: Cells) -> bool:
 
 def broadcast(state: ServerState) -> Broadcast:
     """Return seeds and candidates, for the clients whose answer would still help."""
-    assert state.seeds is not None
-    plan = Plan(
-        state.seeds,
-        tuple(
-            Level(c.level.centers, c.level.spreads, c.level.counts, c.revision)
-            for c in state.candidates
-        ),
-    )
     wanted = frozenset(c for c in state.active() if not state.satisfied(c))
-    return Broadcast(state.version, plan, wanted)
+    return Broadcast(state.version, state.sent[-1], wanted)
 
 
 def done(state: ServerState) -> bool:

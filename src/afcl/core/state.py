@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from afcl._typing import ClientId, Floats
 from afcl.core.cells import union
-from afcl.core.messages import Cells, LevelReply
+from afcl.core.messages import Cells, LevelReply, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.path import Built
 from afcl.core.protocol import Merge
@@ -26,7 +26,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """Everything the server knows: one bag of cells per client, seeds, path."""
+    """Everything the server knows: one bag of cells per client, seeds, path.
+
+    `sent` holds the plans that may have gone out with this version, the newest last,
+    and `plans` counts them: what an answer is checked against. `bounded` says that a
+    box was agreed, so that no honest cell lies far outside it; `extremes` are the
+    smallest and largest values that a client announced, if it did.
+    """
 
     params: DefaultParams
     seed: int
@@ -50,6 +56,18 @@ class ServerState:
     levels: tuple[Built, ...] = ()
     merges: tuple[Merge, ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    sent: tuple[Plan, ...] = ()
+    plans: int = 0
+    bounded: bool = False
+    extremes: dict[ClientId, tuple[Floats, Floats]] = field(default_factory=dict)
+
+    def within(self, n_features: int, bounded: bool) -> ServerState:
+        """Return the state that knows the agreement, before any message."""
+        return replace(self, n_features=n_features, bounded=bounded)
+
+    def told(self, client: ClientId, low: Floats, high: Floats) -> ServerState:
+        """Return the state that knows a client's extremes, in agreed units."""
+        return replace(self, extremes={**self.extremes, client: (low, high)})
 
     @property
     def prepared(self) -> bool:

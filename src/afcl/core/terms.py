@@ -39,10 +39,14 @@ class Terms:
 @payload
 @dataclass(frozen=True, slots=True)
 class AskRanges:
-    """Step 0: how many rows and features, and (if `extremes`) the column extremes."""
+    """Step 0: how many rows and features, and (if `extremes`) the column extremes.
+
+    With `group` above 1 they are those of the means of groups of so many rows.
+    """
 
     run: str
     extremes: bool
+    group: int = 1
 
 
 @payload
@@ -67,10 +71,14 @@ class AskStep:
 @payload
 @dataclass(frozen=True, slots=True)
 class AskAnnouncement:
-    """Asks a site who it is, for its columns and (if `extremes`) their ranges."""
+    """Asks a site who it is, for its columns and (if `extremes`) their ranges.
+
+    With `group` above 1 these are of the means of groups of so many rows.
+    """
 
     run: str
     extremes: bool
+    group: int = 1
 
 
 @payload

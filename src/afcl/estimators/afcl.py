@@ -8,9 +8,9 @@ from typing import Any
 
 from afcl.core.protocol import AnyMethod
 from afcl.estimators.federated import FederatedClusterer
-from afcl.exceptions import PrivacyWarning
+from afcl.exceptions import PrivacyWarning, SmallClientsWarning
 from afcl.methods.presets import resolve
-from afcl.privacy import EXACT_WARNING
+from afcl.privacy import EXACT_WARNING, too_small
 
 
 class AFCL(FederatedClusterer):
@@ -46,11 +46,16 @@ class AFCL(FederatedClusterer):
     missing : {"error", "drop"}
         What to do with rows that hold NaN; dropped rows are labelled -1.
     privacy : str or None
-        None: `summary` for the default preset, `exact` for the other two.
+        None: `summary` for the default preset, `exact` for the other two. Less leaves
+        a client at `grouped(5)`, `secure`, `dp(8)` and `secure+dp(8)` (default preset;
+        `dp` needs ``scale=(low, high)``); `affine` is the `paper` preset without its
+        rows. See docs/privacy.md.
     learning_rate, balance : float
         eta and xi of the paper; presets `paper` and `matlab` only.
     cells_per_root, band, prune, candidates, drift
         Finer constants of the default preset.
+    cohort : int
+        Clients whose sums are read together at the privacy level `secure`; at least 3.
     random_state : int, RandomState or None
         Seed of everything random.
     verbose : bool
@@ -99,6 +104,7 @@ class AFCL(FederatedClusterer):
         prune: float = 0.02,
         candidates: int = 6,
         drift: float = 0.01,
+        cohort: int = 10,
     ) -> None:
         self.preset = preset
         self.n_seeds = n_seeds
@@ -120,12 +126,16 @@ class AFCL(FederatedClusterer):
         self.prune = prune
         self.candidates = candidates
         self.drift = drift
+        self.cohort = cohort
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
         method, options, _ = resolve(self.get_params(deep=False))
         return method, options
 
-    def _before_run(self) -> None:
-        _, _, level = resolve(self.get_params(deep=False))
+    def _before_run(self, sizes: list[int]) -> None:
+        _, options, level = resolve(self.get_params(deep=False))
         if level == "exact":
             warnings.warn(EXACT_WARNING, PrivacyWarning, stacklevel=4)
+        note = too_small(sizes, options.get("min_cell", 1), level)
+        if note is not None:
+            warnings.warn(note, SmallClientsWarning, stacklevel=4)

@@ -89,7 +89,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         """Return the method and its options; every subclass says which."""
         raise NotImplementedError
 
-    def _before_run(self) -> None:
+    def _before_run(self, sizes: list[int]) -> None:
         """Warn of what the user should know before anything is sent."""
 
     # ------------------------------------------------------------------ fitting
@@ -181,7 +181,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             if table.shape[0] == 0:
                 raise InputError(f"client {name} has no rows left")
         method, options = self._method()
-        self._before_run()
+        self._before_run([table.shape[0] for table in tables])
         spec = Spec(
             method,
             options,

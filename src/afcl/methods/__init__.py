@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 from afcl.core.protocol import AnyMethod
 from afcl.exceptions import InputError
@@ -44,6 +45,23 @@ _ANY_K = "afcl.methods.any_k"
 def method_names() -> list[str]:
     """Return the names of all methods, sorted."""
     return sorted(_SHELF)
+
+
+def register_method(name: str, kind: type[Any]) -> None:
+    """Put a method on the shelf under a name of its own, for this process.
+
+    Parameters
+    ----------
+    name : str
+        Not taken yet; the class's own `name`.
+    kind : type
+        A class of the form of :class:`afcl.core.protocol.Method`, found by its name in
+        its module.
+    """
+    place = (kind.__module__, kind.__name__)
+    if _SHELF.get(name, place) != place or name.startswith("any-k:"):
+        raise InputError(f"the name {name!r} is taken: choose another")
+    _SHELF[name] = place
 
 
 def load_payloads() -> None:

@@ -13,6 +13,9 @@ Unknown Number of Clusters, AAAI. What the text leaves open is settled as follow
   step towards the data object. The cooperative set is tested at current positions.
 - Z runs over the cells that hold rows; a round without uploads changes nothing.
 - Seeds whose coordinates all differ by less than `merge` are one at the end.
+
+At the privacy level `affine` (core/pulls.py) clients play the server's part on their
+own rows and send k sums instead of their rows.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from afcl.core import competition
 from afcl.core.balance import Contribution, balance_weights, count
 from afcl.core.indices import INDICES
 from afcl.core.messages import (
+    Addressed,
     Broadcast,
     Hello,
     Intensities,
@@ -47,9 +51,12 @@ from afcl.core.protocol import (
     Scores,
     server_rng,
 )
+from afcl.core.pulls import Pulls, apply, check_pulls, pulls
 from afcl.core.seeding import merge_coincident, plus_plus
+from afcl.exceptions import InputError
 from afcl.kernels import assign, sums
 from afcl.methods.afcl import nearest
+from afcl.privacy.levels import level_for
 
 #: Purpose of the server's draws.
 SEEDING = 0
@@ -139,7 +146,9 @@ def absorb_update(state: PaperState, update: Update) -> tuple[PaperState, Diagno
         pending=(*state.pending, update),
         latest={**state.latest, update.client: update},
     )
-    return kept, {"accepted": True, "cells": len(update.payload.cells)}
+    upload = update.payload
+    sizes = {"cells": len(upload.cells)} if isinstance(upload, Intensities) else {}
+    return kept, {"accepted": True, **sizes}
 
 
 def check_hello(state: PaperState, hello: Hello) -> None:
@@ -170,10 +179,13 @@ def check_update(state: PaperState, update: Update) -> None:
         0 <= update.version <= state.version,
         f"version {update.version} was never sent, the newest is {state.version}",
     )
+    n_rows, (k, n_features) = state.rows[client], state.seeds.shape
+    if state.params.privacy == "affine":
+        check_pulls(upload, (k, n_features), n_rows, state.params.balance)
+        return
     refuse_unless(
         isinstance(upload, Intensities), "an update must carry update intensities"
     )
-    n_rows, (k, n_features) = state.rows[client], state.seeds.shape
     check_cells(upload.cells, n_features, n_rows)
     check_intensities(upload, k, (n_rows, n_features))
 
@@ -270,14 +282,25 @@ def known_rows(state: PaperState) -> tuple[Floats, Floats]:
     points, counts = [state.seeds], [np.zeros(state.seeds.shape[0])]
     for client in sorted(state.rows):
         if client in state.latest:
-            upload = state.latest[client].payload
-            counts[0][np.unique(upload.owners)] += upload.cells.counts
+            counts[0] += _won(state, state.latest[client])
         else:
             start = state.starts[client]
             share, rest = divmod(state.rows[client], start.shape[0])
             points.append(start)
             counts.append(share + 1.0 * (np.arange(start.shape[0]) < rest))
     return np.concatenate(points), np.concatenate(counts)
+
+
+def _won(state: PaperState, update: Update) -> Floats:
+    """Return how many rows each seed won at a client, or their share of its pulls."""
+    k, upload = state.seeds.shape[0], update.payload
+    if isinstance(upload, Pulls):
+        pulled = max(1, int(upload.counts.sum()))
+        rows = float(state.rows[update.client])
+        return upload.counts.astype(np.float64) * (rows / pulled)
+    won = np.zeros(k)
+    won[np.unique(upload.owners)] += upload.cells.counts
+    return won
 
 
 def result(state: PaperState) -> Clustering:
@@ -302,7 +325,11 @@ class AfclPaper:
 
     def parameters(self, **options: Any) -> PaperParams:
         """Validate options."""
-        return from_options(PaperParams, self.name, options)
+        params = from_options(PaperParams, self.name, options)
+        level_for("paper", params.privacy)
+        if params.privacy == "affine" and params.anchor != "sent":
+            raise InputError("privacy 'affine' needs anchor='sent': leave anchor out")
+        return params
 
     def settle(self, params: PaperParams, n_rows: int) -> PaperParams:
         """Fix the number of seeds."""
@@ -338,18 +365,39 @@ class AfclPaper:
         if not state.pending:
             return state
         frequencies = count(state.frequencies, (u.client for u in state.pending))
+        if state.params.privacy == "affine":
+            return self._apply_pulls(state, frequencies)
         weights = balance_weights(frequencies, state.params.balance)
         parts = [state.contribution(u, weights[u.client]) for u in state.pending]
         seeds = competition.cooperate(state.seeds, parts, state.params)
         return close_round(state, seeds, frequencies, objective(parts))
+
+    def _apply_pulls(
+        self, state: PaperState, frequencies: dict[ClientId, int]
+    ) -> PaperState:
+        """Apply every client's pulls in turn; the objective is the clients' mean."""
+        seeds, values = state.seeds, []
+        for update in state.pending:
+            seeds = apply(seeds, update.payload, state.params.learning_rate)
+            values.append(update.payload.objective)
+        return close_round(state, seeds, frequencies, float(np.mean(values)))
 
     def prepare(self, state: PaperState) -> PaperState:
         """Place the global seeds, once."""
         return place_seeds(state)
 
     def broadcast(self, state: PaperState) -> Broadcast:
-        """Return the seeds."""
-        return Broadcast(state.version, Positions(state.seeds))
+        """Return the seeds; at `affine` also the weight w each client plays with."""
+        seeds = Positions(state.seeds)
+        if state.params.privacy != "affine":
+            return Broadcast(state.version, seeds)
+        weights = {
+            client: balance_weights(
+                count(state.frequencies, (client,)), state.params.balance
+            )[client]
+            for client in state.rows
+        }
+        return Broadcast(state.version, seeds, personal=weights)
 
     def client_step(
         self,
@@ -359,8 +407,12 @@ class AfclPaper:
         params: PaperParams,
         rng: np.random.Generator,
     ) -> tuple[Update, Any]:
-        """Let the seeds compete for the rows and send every row's pull."""
-        seeds = broadcast.payload.points
+        """Let the seeds compete for the rows and send every row's pull, or k sums."""
+        said = broadcast.payload
+        if isinstance(said, Addressed):
+            seeds, weight = said.common.points, float(said.own)
+            return Update(pulls(X, seeds, weight, params, rng)), memory
+        seeds = said.points
         return Update(competition.client_upload(X, seeds, params, rng)), memory
 
     def done(self, state: PaperState) -> bool:

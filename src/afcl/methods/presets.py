@@ -24,6 +24,7 @@ _DEFAULT = (
     "prune",
     "candidates",
     "drift",
+    "cohort",
 )
 _PAPER = ("n_seeds", "learning_rate", "balance")
 
@@ -39,9 +40,11 @@ def resolve(arguments: Mapping[str, Any]) -> tuple[AnyMethod, dict[str, Any], st
         raise InputError(
             f"preset {preset!r} is unknown: choose one of {', '.join(PRESETS)}"
         )
-    level = level_for(preset, arguments.get("privacy"))
+    level = str(level_for(preset, arguments.get("privacy")))
     names = _DEFAULT if preset == "default" else _PAPER
     options = {name: arguments[name] for name in names if name in arguments}
+    if level not in ("summary", "exact"):
+        options["privacy"] = level
     for name in ("n_seeds", "max_clusters"):
         if name in options:
             options[name] = _auto(name, options[name])

@@ -1,33 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Privacy levels: what a client may send, by name.
+"""Privacy levels: what a client may send, by name; and how much that gives away.
 
-`summary` sends cells of at least `min_cell` rows; `exact` is the published upload,
-from which every row can be read off.
+`summary` sends cells of at least `min_cell` rows; `grouped`, `secure` and `dp` send
+less; `exact` is the published upload, from which every row can be read off. See
+docs/privacy.md.
 """
 
 from __future__ import annotations
 
-from afcl.exceptions import InputError
+from importlib import import_module
+from typing import Any
 
-__all__ = ["EXACT_WARNING", "LEVELS", "level_for"]
-
-EXACT_WARNING = (
-    "privacy level 'exact' uploads every row in a form the server can invert; "
-    "use the default preset for data that must not leave a site"
+from afcl.privacy.levels import (
+    EXACT_WARNING,
+    Level,
+    level_for,
+    parse_level,
+    too_small,
 )
 
-#: The levels each preset knows, its default first.
-LEVELS = {"default": ("summary",), "paper": ("exact",), "matlab": ("exact",)}
+__all__ = [
+    "EXACT_WARNING",
+    "Level",
+    "audit",
+    "level_for",
+    "parse_level",
+    "too_small",
+]
 
 
-def level_for(preset: str, privacy: str | None) -> str:
-    """Return the level a preset runs at, or say which ones there are."""
-    known = LEVELS[preset]
-    if privacy is None:
-        return known[0]
-    if privacy not in known:
-        raise InputError(
-            f"privacy {privacy!r} is not available with preset {preset!r}; "
-            f"choose {' or '.join(repr(level) for level in known)}"
-        )
-    return privacy
+def __getattr__(name: str) -> Any:
+    """Fetch the audit, which runs whole federations and so stands above them."""
+    if name == "audit":
+        return import_module("afcl.audit").audit
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

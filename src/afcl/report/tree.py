@@ -179,5 +179,5 @@ def _cut(nodes: list[Node], leaves: int, k: int, y: Scale) -> Html | None:
     return tag(
         "g",
         tag("line", x1=56.0, x2=WIDTH - 6, y1=at, y2=at, class_="cut"),
-        tag("text", f"k′ = {k}", x=WIDTH - 8, y=at - 5, class_="label end"),
+        tag("text", f"k′ = {k}", x=WIDTH - 8, y=at - 5, class_="label end halo"),
     )

@@ -78,11 +78,14 @@ class Wishes:
         Over the sites' extremes, by public bounds, or not at all.
     min_rows : int
         Fewest rows a site may have; without any row nobody takes part.
+    group : int
+        Extremes and medians are those of the means of groups of so many rows.
     """
 
     columns: tuple[str, ...] | None = None
     scale: Scale = "minmax"
     min_rows: int = 1
+    group: int = 1
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -147,6 +150,7 @@ def announce(
     rows: Floats,
     units: Mapping[str, str],
     extremes: bool,
+    told: Floats | None = None,
 ) -> Announcement:
     """Return what a site says of itself.
 
@@ -160,6 +164,8 @@ def announce(
         Only those that are known.
     extremes : bool
         Whether minima, maxima and medians are asked for.
+    told : ndarray of shape (n_groups, n_columns), optional
+        The means of groups of rows, of which they are told instead.
 
     Raises
     ------
@@ -174,7 +180,8 @@ def announce(
         raise InputError(f"{len(columns)} columns named, but the rows are {X.shape}")
     low = high = middle = np.empty(0)
     if extremes and X.shape[0]:
-        low, high, middle = X.min(axis=0), X.max(axis=0), np.median(X, axis=0)
+        T = X if told is None else told
+        low, high, middle = T.min(axis=0), T.max(axis=0), np.median(T, axis=0)
     # µ has two code points and ° a few: units compare by what they look like.
     own = tuple(
         unicodedata.normalize("NFKC", units.get(column, "")).strip()

@@ -3,9 +3,13 @@
 
 Layout: the four bytes ``AFCL``, one byte of format version, the header's length
 (u32, little endian), the header (JSON: the message as a tree, arrays as references)
-and the arrays' bytes one after the other. Only registered payloads, tuples, plain
-scalars and arrays of four dtypes exist, and every field is of the type its payload
-declares; nothing is ever unpickled or executed.
+and the arrays' bytes one after the other, in the order in which the header names them:
+no two overlap, nothing lies between or behind them. Only registered payloads, tuples,
+plain scalars (finite, whole numbers of 64 bits) and arrays of four dtypes exist, and
+every field is of the type its payload declares; nothing is ever unpickled or executed.
+
+Sizes are checked before anything is parsed, and no message can make the receiver hold
+much more than its own bytes.
 """
 
 from __future__ import annotations
@@ -29,8 +33,15 @@ MAGIC = b"AFCL"
 FORMAT = 1
 DTYPES = ("<f8", "<i8", "<f4", "|b1")
 DIMENSIONS = 2
-#: Refused before anything is parsed.
+#: Refused before anything is parsed: larger messages, larger headers.
 LIMIT = 1 << 30
+HEADER_LIMIT = 1 << 25
+#: Refused while it is read: deeper trees, more arrays, whole numbers of more bits.
+DEPTH_LIMIT = 32
+ARRAY_LIMIT = 1 << 16
+BITS = 64
+#: Of a message that is refused no more than this is repeated.
+SHOWN = 80
 _HEAD = struct.Struct("<4sBI")
 
 
@@ -43,7 +54,15 @@ def encode(message: Any) -> bytes:
 
 
 def _to_tree(value: Any, buffers: list[bytes], offset: list[int]) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if not _is_text(value):
+            raise CodecError("text that no file can hold does not travel")
+        return value
+    if isinstance(value, int | float):
+        if not _travels(value):
+            raise CodecError(f"the number {value} does not travel")
         return value
     if isinstance(value, np.ndarray):
         dtype = value.dtype.newbyteorder("<").str
@@ -68,6 +87,18 @@ def _to_tree(value: Any, buffers: list[bytes], offset: list[int]) -> Any:
     raise CodecError(f"a {name} does not travel")
 
 
+def _travels(number: float) -> bool:
+    """Whether a number is finite, and of no more than 64 bits if it is whole."""
+    if isinstance(number, int):
+        return -(1 << (BITS - 1)) <= number < 1 << (BITS - 1)
+    return math.isfinite(number)
+
+
+def _is_text(text: str) -> bool:
+    """Whether a text can be written to a file: it holds no half of a character."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def decode(data: bytes, limit: int = LIMIT) -> Any:
     """Return the payload behind `data`, or raise :class:`CodecError`."""
     if len(data) > limit:
@@ -79,41 +110,132 @@ def decode(data: bytes, limit: int = LIMIT) -> Any:
         raise CodecError("not an afcl message")
     if version != FORMAT:
         raise CodecError(f"message format {version} is not format {FORMAT}")
+    if length > HEADER_LIMIT:
+        raise CodecError(f"header of {length} bytes exceeds {HEADER_LIMIT}")
     start = _HEAD.size + length
     if start > len(data):
         raise CodecError("message is cut short")
     try:
-        tree = json.loads(data[_HEAD.size : start])
-        return _from_tree(tree, memoryview(data)[start:])
+        text = data[_HEAD.size : start].decode("utf-8")
+        tree = _JSON.decode(text)
+        reader = _Reader(memoryview(data)[start:])
+        message = reader.read(tree, 0)
+        reader.close()
     except CodecError:
         raise
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
-        raise CodecError(f"malformed message: {error}") from error
+        raise CodecError(f"malformed message: {_shown(str(error))}") from error
+    return message
 
 
-def _from_tree(tree: Any, buffer: memoryview) -> Any:
-    if isinstance(tree, list):
-        return tuple(_from_tree(item, buffer) for item in tree)
-    if not isinstance(tree, dict):
-        return tree
-    if "array" in tree:
-        return _to_array(tree, buffer)
-    if tree["type"] not in PAYLOADS:
-        load_payloads()
-    kind = PAYLOADS.get(tree["type"])
-    if kind is None:
-        raise CodecError(f"unknown message type {tree['type']!r}")
-    said = tree["fields"]
-    if not isinstance(said, dict):
-        raise CodecError(f"a {kind.__name__} without fields")
-    fields = {name: _from_tree(item, buffer) for name, item in said.items()}
-    hints = _hints(tree["type"])
-    for name, value in fields.items():
-        if name in hints and not _fits(value, hints[name]):
-            raise CodecError(
-                f"{name} of a {kind.__name__} cannot be a {type(value).__name__}"
-            )
-    return kind(**fields)
+def _shown(text: str) -> str:
+    """Return the beginning of what a stranger wrote, in characters fit for a file."""
+    plain = text.encode("ascii", "backslashreplace").decode()
+    return "".join(c if c.isprintable() else " " for c in plain[:SHOWN])
+
+
+def _no_constant(name: str) -> Any:
+    raise CodecError(f"malformed message: the number {name} does not travel")
+
+
+def _whole(text: str) -> int:
+    number = int(text) if len(text) <= BITS else 1 << BITS
+    if not _travels(number):
+        raise CodecError(f"malformed message: a whole number of more than {BITS} bits")
+    return number
+
+
+def _real(text: str) -> float:
+    number = float(text)
+    if not _travels(number):
+        raise CodecError("malformed message: a number is too large")
+    return number
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise CodecError("malformed message: a name comes twice")
+    return members
+
+
+_JSON = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_constant=_no_constant,
+    parse_float=_real,
+    parse_int=_whole,
+)
+
+
+class _Reader:
+    """Turns a header's tree into a message; arrays are taken in order from `buffer`."""
+
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
+        self._at = 0
+        self._arrays = 0
+
+    def close(self) -> None:
+        """Refuse bytes that nobody named."""
+        left = len(self._buffer) - self._at
+        if left:
+            raise CodecError(f"{left} bytes belong to no array")
+
+    def read(self, tree: Any, depth: int) -> Any:
+        """Return what a part of the tree stands for."""
+        if depth > DEPTH_LIMIT:
+            raise CodecError(f"malformed message: more than {DEPTH_LIMIT} levels deep")
+        if isinstance(tree, list):
+            return tuple(self.read(item, depth + 1) for item in tree)
+        if isinstance(tree, str) and not _is_text(tree):
+            raise CodecError("malformed message: text that no file can hold")
+        if not isinstance(tree, dict):
+            return tree
+        if "array" in tree:
+            return self._array(tree)
+        return self._payload(tree, depth)
+
+    def _payload(self, tree: dict[str, Any], depth: int) -> Any:
+        name, said = tree["type"], tree["fields"]
+        if name not in PAYLOADS:
+            load_payloads()
+        kind = PAYLOADS.get(name)
+        if kind is None:
+            raise CodecError(f"unknown message type {_shown(repr(name))}")
+        if not isinstance(said, dict) or len(tree) > 2:
+            raise CodecError(f"a {name} without fields, or with more than these")
+        hints = _hints(name)
+        for field in said:
+            if field not in hints:
+                raise CodecError(
+                    f"malformed message: a {name} has no {_shown(repr(field))}"
+                )
+        fields = {field: self.read(item, depth + 1) for field, item in said.items()}
+        for field, value in fields.items():
+            if not _fits(value, hints[field]):
+                raise CodecError(
+                    f"{field} of a {name} cannot be a {type(value).__name__}"
+                )
+        return kind(**fields)
+
+    def _array(self, tree: dict[str, Any]) -> AnyArray:
+        dtype, shape, at = tree["array"], tree["shape"], tree["at"]
+        self._arrays += 1
+        if self._arrays > ARRAY_LIMIT:
+            raise CodecError(f"more than {ARRAY_LIMIT} arrays")
+        if dtype not in DTYPES:
+            raise CodecError(f"arrays of dtype {_shown(repr(dtype))} are not accepted")
+        listed = isinstance(shape, list) and len(shape) <= DIMENSIONS
+        if not listed or any(type(n) is not int or n < 0 for n in (at, *shape)):
+            raise CodecError(f"impossible array: shape {_shown(repr(shape))}")
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if at + size > len(self._buffer):
+            raise CodecError("an array points outside the message")
+        if at != self._at or len(tree) > 3:
+            raise CodecError(f"an array at {at} is not where it belongs")
+        self._at += size
+        part = self._buffer[at : at + size]
+        return np.frombuffer(part, dtype=dtype).reshape(shape).copy()
 
 
 @cache
@@ -135,18 +257,3 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint in (int, bool):
         return type(value) is hint
     return isinstance(value, origin or hint)
-
-
-def _to_array(tree: dict[str, Any], buffer: memoryview) -> AnyArray:
-    dtype, shape, at = tree["array"], tree["shape"], tree["at"]
-    if dtype not in DTYPES:
-        raise CodecError(f"arrays of dtype {dtype!r} are not accepted")
-    listed = isinstance(shape, list) and len(shape) <= DIMENSIONS
-    if not listed or any(type(n) is not int or n < 0 for n in (at, *shape)):
-        raise CodecError(f"impossible array: shape {shape} at {at}")
-    count = math.prod(shape)
-    size = count * np.dtype(dtype).itemsize
-    if at + size > len(buffer):
-        raise CodecError("an array points outside the message")
-    array = np.frombuffer(buffer[at : at + size], dtype=dtype).reshape(shape)
-    return array.copy()

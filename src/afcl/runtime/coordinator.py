@@ -10,15 +10,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from afcl._typing import ClientId
-from afcl.core.messages import Broadcast, Hello, Left, Update, array_bytes
-from afcl.core.protocol import AnyMethod, Clustering, Message
+from afcl.core.messages import (
+    UNSTAMPED,
+    Broadcast,
+    Hello,
+    Left,
+    Update,
+    array_bytes,
+    refuse_unless,
+)
+from afcl.core.protocol import AnyMethod, Clustering, Demands, Message, privacy_of
 from afcl.core.scale import Box, Ranges, given_box, minmax_box, no_box
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import InputError, RejectedMessage
@@ -31,6 +39,10 @@ from afcl.trace import SCHEMA, Trace
 AGREEMENT = -1
 #: Stands in the journal where a client left, and for the server's own entry.
 LEFT, SERVER = -2, -1
+#: A client whose messages were refused so often in a row is not asked again.
+REFUSALS = 3
+#: Longest reason of a refusal that is written down.
+LONGEST = 300
 
 #: Records an event.
 Say = Callable[..., None]
@@ -69,6 +81,10 @@ class Door(Protocol):
         """Take up the agreement of an interrupted run."""
         ...
 
+    def ranges(self, client: ClientId) -> Ranges:
+        """Return the rows and the extremes that a client has announced."""
+        ...
+
 
 @dataclass
 class Tally:
@@ -81,7 +97,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run's answer and how it came about."""
+    """A run's answer and how it came about.
+
+    `rejected` counts the refused messages of every client that had any.
+    """
 
     clustering: Clustering
     state: Any
@@ -89,6 +108,7 @@ class Finished:
     rounds: int
     tallies: dict[ClientId, Tally]
     trace: Trace
+    rejected: dict[ClientId, int] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -141,6 +161,11 @@ class Coordinator:
         self._patience = patience
         self._heard_at = -math.inf
         self._gone: set[ClientId] = set()
+        self._answered: set[Ticket] = set()
+        self._ranges: dict[ClientId, Ranges] = {}
+        self._rejected: dict[ClientId, int] = {}
+        self._in_a_row: dict[ClientId, int] = {}
+        self._shut_out: set[ClientId] = set()
         self._known: set[tuple[Any, ...]] | None = None
 
     # -------------------------------------------------------------- the run
@@ -169,6 +194,7 @@ class Coordinator:
             self.transport.round,
             self._tallies,
             self.trace,
+            self._rejected,
         )
 
     def _rounds(self) -> str:
@@ -241,7 +267,9 @@ class Coordinator:
                 break
             self.transport.advance()
         if not self._tallies:
-            raise InputError("no client said hello")
+            reasons = [event["reason"] for event in self.trace.of("rejected")]
+            why = f": {reasons[-1]}" if reasons else ""
+            raise InputError(f"no client said hello{why}")
 
     def _open(self, terms: Terms) -> None:
         """Begin with nothing absorbed, under these terms."""
@@ -250,6 +278,9 @@ class Coordinator:
         parameters = method.parameters(**self.spec.options)
         self._params = method.settle(parameters, terms.n_rows)
         self._state = method.init((), self._params, self.spec.seed)
+        if hasattr(self._state, "within"):
+            bounded = self.spec.scale is not None
+            self._state = self._state.within(terms.box.low.shape[0], bounded)
         self._heard_at = self._now()
 
     def _greeting(self) -> bool:
@@ -267,21 +298,21 @@ class Coordinator:
             raise InputError(
                 f"scale {scale!r} is unknown: give 'minmax', (low, high) or None"
             )
+        asked = demands(self.spec.method, self.spec.options, scale)
         for client in members:
-            ask = encode(AskRanges(self.spec.run, extremes))
+            ask = encode(AskRanges(self.spec.run, extremes, asked.group))
             ticket = self.transport.send(client, AGREEMENT, ask)
             self._flights[ticket] = (client, AGREEMENT, 0)
         self._introduce()
         ranges: dict[ClientId, Ranges] = {}
-        for answer in self.transport.poll():
-            self._flights.pop(answer.ticket, None)
+        for answer, _, _ in self._arrivals():
             if isinstance(answer, Failure):
                 self._say_failure(answer, AGREEMENT)
                 continue
             try:
                 said = _ranges(decode(answer.data), extremes)
             except RejectedMessage as error:
-                self._say_rejected(answer, AGREEMENT, error)
+                self._refuse(answer, AGREEMENT, error)
                 continue
             ranges[answer.client] = said
             self._say(
@@ -292,6 +323,7 @@ class Coordinator:
             )
         if not ranges:
             raise InputError("no client answered the agreement on scales")
+        self._ranges = ranges
         heard = list(ranges.values())
         return Agreed(_box(scale, heard), sum(each.n_rows for each in heard))
 
@@ -324,21 +356,34 @@ class Coordinator:
         self._door.resume(self._say)
         self._known = {_key(event) for event in self.trace.events}
         said = [e for e in log if e.contact >= 0 or e.contact == LEFT]
-        for tick in range(max((e.tick for e in said), default=0) + 1):
+        last = max((e.tick for e in said), default=0)
+        for tick in range(last + 1):
             self._tick = tick
             now = [entry for entry in said if entry.tick == tick]
             for entry in now:
                 self._absorb_again(entry)
             if tick > 0:
                 self._state = self.spec.method.end_round(self._state)
-                if now:
-                    self._prepare()
+            if now and last > 0:
+                self._prepare()
         self._known = None
+        self._remember_refusals()
         self._say("resumed")
         if self._tick > 0:
             return set()
         agreed = {entry.client for entry in log[: log.index(ours[0])]}
         return agreed - set(self._tallies)
+
+    def _remember_refusals(self) -> None:
+        """Know again whose messages were refused: the journal has only the others."""
+        for event in self.trace.of("rejected", "hello", "update", "left"):
+            client = event["client"]
+            if event["event"] == "rejected":
+                self._count_refusal(client)
+            else:
+                self._in_a_row.pop(client, None)
+            if event["event"] == "left" and "reason" in event:
+                self._shut_out.add(client)
 
     def _absorb_again(self, entry: Entry) -> None:
         if entry.contact == LEFT:
@@ -357,6 +402,8 @@ class Coordinator:
         """Greet who is new; send the broadcast to who is here and wanted."""
         self._version = broadcast.version
         for client in self.transport.members():
+            if client in self._shut_out:
+                continue
             if client not in self._tallies or client in self._gone:
                 self._send_hello(client)
             elif broadcast.wanted is None or client in broadcast.wanted:
@@ -371,7 +418,8 @@ class Coordinator:
         contact = self._contacts.get(client, 0) + 1
         self._contacts[client] = contact
         terms = replace(self._terms, client=client)
-        step = AskStep(terms, broadcast.version, contact, broadcast.payload)
+        said = broadcast.addressed_to(client)
+        step = AskStep(terms, broadcast.version, contact, said)
         self._send(client, contact, broadcast.version, step)
 
     def _send(self, client: ClientId, contact: int, version: int, ask: Any) -> None:
@@ -391,47 +439,81 @@ class Coordinator:
 
     def _absorb_all(self) -> bool:
         """Absorb what has arrived; return whether anything had."""
-        answers = self.transport.poll()
-        if answers:
-            self._heard_at = self._now()
-        for answer in answers:
-            nothing = (answer.client, AGREEMENT, 0)
-            _, contact, version = self._flights.pop(answer.ticket, nothing)
+        news = False
+        for answer, contact, version in self._arrivals():
+            news = True
             if isinstance(answer, Failure):
                 self._fail(answer, contact)
             else:
                 self._take(answer, contact, version)
-        return bool(answers)
+        if news:
+            self._heard_at = self._now()
+        return news
+
+    def _arrivals(self) -> Iterator[tuple[Reply | Failure, int, int]]:
+        """Yield what has arrived with the contact and the version it answers.
+
+        An answer that was given before changes nothing; one to a question that nobody
+        asked this client is refused.
+        """
+        for answer in self.transport.poll():
+            flight = self._flights.get(answer.ticket)
+            if isinstance(answer, Failure):
+                self._close(answer.ticket)
+                yield answer, AGREEMENT if flight is None else flight[1], 0
+            elif answer.ticket in self._answered:
+                self._say("duplicate", client=answer.client)
+            elif flight is None or flight[0] != answer.client:
+                error = RejectedMessage("answers nothing that this client was asked")
+                self._refuse(answer, AGREEMENT, error)
+            else:
+                self._close(answer.ticket)
+                yield answer, flight[1], flight[2]
+
+    def _close(self, ticket: Ticket) -> None:
+        """Expect no other answer to this."""
+        if self._flights.pop(ticket, None) is not None:
+            self._answered.add(ticket)
 
     def _fail(self, failure: Failure, contact: int) -> None:
+        if failure.gone and failure.client in self._shut_out:
+            return
         if failure.gone:
-            flights = self._flights.items()
-            self._flights = {t: f for t, f in flights if f[0] != failure.client}
+            self._forget_flights(failure.client)
         if failure.gone and failure.client in self._tallies:
-            if self._door is not None:
-                self._record(Entry(failure.client, LEFT, b"", tick=self._tick))
+            self._record_left(failure.client)
             self._leave(failure.client)
         else:
             self._say_failure(failure, contact)
 
-    def _leave(self, client: ClientId) -> None:
+    def _forget_flights(self, client: ClientId) -> None:
+        for ticket in [t for t, flight in self._flights.items() if flight[0] == client]:
+            self._close(ticket)
+
+    def _record_left(self, client: ClientId) -> None:
+        if self._door is not None:
+            self._record(Entry(client, LEFT, b"", tick=self._tick))
+
+    def _leave(self, client: ClientId, **why: str) -> None:
         self._gone.add(client)
         self._state, _ = self.spec.method.absorb(self._state, Left(client))
-        self._say("left", client=client)
+        self._say("left", client=client, **why)
 
     def _take(self, reply: Reply, contact: int, version: int) -> None:
         """Check, write down, absorb; a message that fails changes nothing."""
         client = reply.client
         try:
-            message = _stamped(decode(reply.data), client, contact, version)
-            state, found = self.spec.method.absorb(self._state, message)
+            message = stamped(decode(reply.data), client, contact, version)
+            state = self._told(message) if isinstance(message, Hello) else self._state
+            state, found = self.spec.method.absorb(state, message)
         except RejectedMessage as error:
-            self._say_rejected(reply, contact, error)
+            self._refuse(reply, contact, error)
             return
         where = (client, contact, reply.data, reply.memory, version, self._tick)
         self._record(Entry(*where))
         self._state = state
         self._gone.discard(client)
+        self._in_a_row.pop(client, None)
         tally = self._tallies.setdefault(client, Tally())
         tally.messages += 1
         tally.bytes += len(reply.data)
@@ -443,6 +525,48 @@ class Coordinator:
             facts = {"version": version, "staleness": self._version - version}
         kind = "hello" if isinstance(message, Hello) else "update"
         self._say(kind, client=client, contact=contact, **facts, **sizes, **found)
+
+    def _told(self, hello: Hello) -> Any:
+        """Return the state that knows what a client announced before its hello.
+
+        Refused is a hello of other rows; what is taken from the journal was compared
+        when it came.
+        """
+        client, known = hello.client, self._ranges.get(hello.client)
+        if self._door is not None:
+            known = self._door.ranges(client)
+        if known is None:
+            return self._state
+        refuse_unless(
+            known.n_rows == hello.n_rows or self._known is not None,
+            f"a hello of {hello.n_rows} rows, {known.n_rows} were announced",
+        )
+        if not known.low.size or not hasattr(self._state, "told"):
+            return self._state
+        assert self._terms is not None
+        box = self._terms.box
+        return self._state.told(client, box.scale(known.low), box.scale(known.high))
+
+    def _refuse(self, reply: Reply, contact: int, error: Exception) -> None:
+        """Write down a refusal; who earns too many in a row is not asked again."""
+        client = reply.client
+        reason = str(error)[:LONGEST]
+        self._say("rejected", client=client, contact=contact, reason=reason)
+        self._count_refusal(client)
+        if self._in_a_row[client] < REFUSALS or client in self._shut_out:
+            return
+        self._shut_out.add(client)
+        self._forget_flights(client)
+        why = f"{REFUSALS} messages in a row were refused"
+        if client in self._tallies:
+            self._record_left(client)
+            self._leave(client, reason=why)
+        else:
+            self._say("left", client=client, reason=why)
+
+    def _count_refusal(self, client: ClientId) -> None:
+        self._rejected[client] = self._rejected.get(client, 0) + 1
+        self._in_a_row[client] = self._in_a_row.get(client, 0) + 1
 
     # -------------------------------------------------------------- recording
 
@@ -464,9 +588,6 @@ class Coordinator:
             "failure", client=failure.client, contact=contact, reason=failure.reason
         )
 
-    def _say_rejected(self, reply: Reply, contact: int, error: Exception) -> None:
-        self._say("rejected", client=reply.client, contact=contact, reason=str(error))
-
     def _say(self, event: str, **fields: Any) -> None:
         said = {"event": event, "tick": self._tick, **fields}
         if self._known is not None and _key(said) in self._known:
@@ -475,16 +596,55 @@ class Coordinator:
         self.trace.add(event, tick=self._tick, **fields, **stamp)
 
 
+def demands(
+    method: AnyMethod,
+    options: Mapping[str, Any],
+    scale: Any,
+    clients: int | None = None,
+) -> Demands:
+    """Return what a level asks of the agreement, or say what it lacks."""
+    private = privacy_of(method)
+    if private is None:
+        return Demands()
+    asked = private.demands(method.parameters(**options))
+    if asked.bounds and (isinstance(scale, str) or scale is None):
+        raise InputError(
+            f"privacy {options['privacy']} needs public bounds of every column, because "
+            "a site's own extremes would give rows away: scale=(low, high), or "
+            "--ranges COLUMN=LOW:HIGH on the command line"
+        )
+    if asked.box and scale is None:
+        raise InputError(
+            f"privacy {options['privacy']} needs a common scale: leave out scale=None"
+        )
+    if clients is not None and clients < asked.clients:
+        raise InputError(
+            f"privacy {options['privacy']} reads sums over cohorts of {asked.clients} "
+            f"clients, there are {clients}: lower cohort (3 at least), or choose "
+            "grouped(5)"
+        )
+    return asked
+
+
+PRETENDS = "a client does not say who it is or what it answers"
+
+
 def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what tells an event of the past from all others."""
     return tuple(event.get(name) for name in ("event", "tick", "client", "contact"))
 
 
-def _stamped(said: Any, client: ClientId, contact: int, version: int) -> Message:
-    """Stamp who, when and what; a hello answers contact 0, an update any other."""
+def stamped(said: Any, client: ClientId, contact: int, version: int) -> Message:
+    """Stamp who, when and what; a hello answers contact 0, an update any other.
+
+    A client that names itself, or says what it answers, pretends to be somebody.
+    """
     if contact == 0 and isinstance(said, Hello):
+        refuse_unless((said.client, said.contact) == (UNSTAMPED, 0), PRETENDS)
         return replace(said, client=client, contact=0)
     if contact > 0 and isinstance(said, Update):
+        stamps = (said.client, said.contact, said.version)
+        refuse_unless(stamps == (UNSTAMPED,) * 3, PRETENDS)
         return replace(said, client=client, contact=contact, version=version)
     raise RejectedMessage(f"a {type(said).__name__} does not answer contact {contact}")
 

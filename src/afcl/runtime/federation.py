@@ -19,12 +19,13 @@ from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime.agreement import Scale, Wishes
 from afcl.runtime.codec import encode
-from afcl.runtime.coordinator import Coordinator, Finished, Spec
+from afcl.runtime.coordinator import Coordinator, Finished, Spec, demands
 from afcl.runtime.journal import Journal
 from afcl.runtime.lobby import Lobby, Post
 from afcl.runtime.results import (
     JOURNAL,
     TRACE,
+    tree_of,
     versions,
     write_result,
     write_text,
@@ -92,8 +93,10 @@ class Plan:
     def wishes(self) -> Wishes:
         """Return what the sites are asked for."""
         scale: Scale = "minmax" if self.ranges is None else self.ranges
-        least = int(self.options.get("min_cell", 1))
-        return Wishes(self.columns or None, scale, least)
+        method = get_method(self.method)
+        asked = demands(method, self.options, scale, self.min_clients)
+        least = max(int(self.options.get("min_cell", 1)), asked.group)
+        return Wishes(self.columns or None, scale, least, asked.group)
 
 
 def serve_run(post: Post, folder: Path) -> None:
@@ -177,6 +180,7 @@ def describe(
             }
             for client, tally in sorted(finished.tallies.items())
         ],
+        "tree": tree_of(clustering),
         "rounds": finished.rounds,
         "scale": {"low": box.low.tolist(), "span": box.span.tolist()},
         "parameters": dict(plan.parameters or {}),
@@ -187,8 +191,12 @@ def describe(
 def _farewell(
     finished: Finished, result: Mapping[str, Any]
 ) -> Callable[[ClientId], bytes]:
-    """Return what each client is told at the end: nothing about the other sites."""
-    facts = json.dumps({k: v for k, v in result.items() if k != "sites"})
+    """Return what each client is told at the end: nothing about the other sites.
+
+    The tree stays here too: it counts rows per seed, finer than any cluster.
+    """
+    kept = {k: v for k, v in result.items() if k not in ("sites", "tree")}
+    facts = json.dumps(kept)
     said = Answer.of(finished.clustering)
 
     def message(client: ClientId) -> bytes:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from afcl._typing import ClientId
+from afcl.exceptions import RejectedMessage
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.journal import Entry
 from afcl.runtime.schedule import Bound
@@ -88,13 +89,16 @@ class InProcess:
 
     def _ask(
         self, ticket: Ticket, client: ClientId, contact: int, data: bytes
-    ) -> Reply:
+    ) -> Reply | Failure:
         site = self.sites[client]
         entry = self._known.get((client, contact))
         if entry is not None:
             site.memory = decode(entry.memory) if entry.memory else None
             return Reply(ticket, client, entry.data, entry.memory)
-        answer = site.answer(data)
+        try:
+            answer = site.answer(data)
+        except RejectedMessage as error:
+            return Failure(ticket, client, str(error))
         memory = b"" if site.memory is None else encode(site.memory)
         return Reply(ticket, client, answer, memory)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from afcl._typing import ClientId
+from afcl.core.scale import Ranges
 from afcl.core.terms import AskAnnouncement, Noted, Refusal
 from afcl.exceptions import RejectedMessage
 from afcl.runtime.agreement import (
@@ -22,6 +23,7 @@ from afcl.runtime.agreement import (
     Wishes,
     admit,
     check,
+    select,
     settle,
 )
 from afcl.runtime.codec import decode, encode
@@ -108,6 +110,7 @@ class Lobby:
         self._refused: dict[int, str] = {}
         self._asked: dict[Ticket, int] = {}
         self._flights: dict[Ticket, ClientId] = {}
+        self._delivered: dict[Ticket, ClientId] = {}
         self._greeted: set[ClientId] = set()
         self._here: set[int] = set()
         self._inbox: list[Reply | Failure] = []
@@ -187,6 +190,14 @@ class Lobby:
         same = replace(self.wishes, columns=self._columns)
         self._agreement, _, _ = settle(same, self._first)
 
+    def ranges(self, client: ClientId) -> Ranges:
+        """Return the rows and the extremes that a client has announced."""
+        assert self._agreement is not None
+        said = self._announced[self._address[client]]
+        columns = self._agreement.columns
+        places = select(columns if said.low.size else (), said.columns)
+        return Ranges(said.n_rows, len(columns), said.low[places], said.high[places])
+
     # -------------------------------------------------------------- at the door
 
     def _look(self) -> None:
@@ -206,13 +217,17 @@ class Lobby:
                 self._introduced(self._asked.pop(answer.ticket), answer)
             elif answer.ticket in self._flights:
                 self._deliver(answer)
+            elif answer.ticket in self._delivered:
+                self._say("duplicate", client=self._delivered[answer.ticket])
         busy = set(self._asked.values())
         for address in sorted(now - busy - set(self._announced) - set(self._refused)):
-            ask = encode(AskAnnouncement(self.run, self.wishes.extremes))
+            wishes = self.wishes
+            ask = encode(AskAnnouncement(self.run, wishes.extremes, wishes.group))
             self._asked[self.post.send(address, ask)] = address
 
     def _deliver(self, answer: Reply | Failure) -> None:
         client = self._flights.pop(answer.ticket)
+        self._delivered[answer.ticket] = client
         if isinstance(answer, Reply):
             self._inbox.append(Reply(answer.ticket, client, answer.data))
         else:

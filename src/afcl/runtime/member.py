@@ -9,6 +9,8 @@ in its folder: `site.json` (what it was told when it joined, and how far it is) 
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,13 +30,17 @@ from afcl.core.terms import (
 from afcl.data.tables import Sites, in_input_order, read_sites
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.methods import get_method
+from afcl.privacy.ledger import Ledger
+from afcl.privacy.levels import parse_level
 from afcl.runtime.agreement import announce
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.results import RESULT, write_labels, write_text
-from afcl.runtime.site import Site
+from afcl.runtime.site import Charge, Site, settled, told_of
 
-SITE, MEMORY = "site.json", "memory.bin"
+SITE, MEMORY, SECRET = "site.json", "memory.bin", "secret.bin"
 WAITING, JOINED, REFUSED, DONE = "waiting", "joined", "refused", "done"
+#: What a site has spent, beside its results unless it names another file.
+LEDGER = "ledger.json"
 #: The one method a site takes part in without being told otherwise.
 METHOD = "afcl"
 
@@ -49,9 +55,11 @@ class Membership:
         The file and which of it counts, as in ``afcl run``.
     name, units
         What the site says of itself.
-    min_cell, method
+    min_cell, method, privacy
         What the site insists on, whatever the coordinator asks for: no smaller cells,
-        no other method.
+        no other method, no weaker level.
+    budget, ledger
+        The epsilon its rows may cost in all, and the file in which that is kept.
     run, fingerprint, state, reason
         The run it takes part in, its rows as they were then, and where it stands.
     """
@@ -64,6 +72,9 @@ class Membership:
     units: Mapping[str, str] = field(default_factory=dict)
     min_cell: int = 5
     method: str = METHOD
+    privacy: str = "summary"
+    budget: float | None = None
+    ledger: str = ""
     run: str = ""
     fingerprint: str = ""
     state: str = WAITING
@@ -115,8 +126,14 @@ def answer(folder: Path, request: bytes) -> bytes:
     if isinstance(asked, AskAnnouncement):
         joined = replace(member, run=run, fingerprint=found, state=JOINED)
         keep_membership(folder, joined)
+        group = max(asked.group, parse_level(member.privacy).group)
         said = announce(
-            member.name, table.columns, table.values, member.units, asked.extremes
+            member.name,
+            table.columns,
+            table.values,
+            member.units,
+            asked.extremes,
+            told_of(table.values, group),
         )
         return encode(said)
     if isinstance(asked, Finish):
@@ -125,7 +142,40 @@ def answer(folder: Path, request: bytes) -> bytes:
     if not isinstance(asked, AskHello | AskStep):
         raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
     check_terms(member, asked.terms)
-    return _work(folder, Site(table.values, table.columns), request)
+    secret, charge = keep_secret(folder), _account(folder, member, found)
+    return _work(folder, Site(table.values, table.columns, secret, charge), request)
+
+
+def keep_secret(folder: Path) -> bytes:
+    """Return what only this site knows, drawn once; nobody else may read the file."""
+    path = folder / SECRET
+    if not path.is_file():
+        part = path.with_name(f"{SECRET}.{os.getpid()}.part")
+        opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(opened, "wb") as file:
+            file.write(secrets.token_bytes(32))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(part, path)  # the first one to come decides
+        except FileExistsError:
+            pass
+        finally:
+            part.unlink()
+    return path.read_bytes()
+
+
+def _account(folder: Path, member: Membership, data: str) -> Charge:
+    """Return what is called, with its cost, before anything private is sent."""
+    ledger = Ledger(Path(member.ledger or folder / LEDGER), member.budget)
+
+    def charge(purpose: str, mu: float) -> None:
+        try:
+            ledger.charge(data, purpose, mu)
+        except InputError as error:
+            raise RejectedMessage(f"{member.name}: {error}") from error
+
+    return charge
 
 
 def check_terms(member: Membership, terms: Terms) -> None:
@@ -135,12 +185,19 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} takes part in {member.method} only, not in {terms.method}: "
             f"join with --method {terms.method} to allow it"
         )
-    parameters = get_method(terms.method).parameters(**json.loads(terms.options))
+    _, parameters = settled(terms)
     least = getattr(parameters, "min_cell", member.min_cell)
     if least < member.min_cell:
         raise RejectedMessage(
             f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "
             f"with --min-cell {least} to allow it"
+        )
+    insists = parse_level(member.privacy)
+    level = getattr(parameters, "privacy", None)
+    if level is not None and not insists.allows(parse_level(level)):
+        raise RejectedMessage(
+            f"{member.name} insists on privacy {insists}, this run is {level}: join "
+            f"with --privacy '{level}' to allow it"
         )
 
 

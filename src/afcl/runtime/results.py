@@ -22,6 +22,7 @@ import numpy as np
 
 from afcl import __version__
 from afcl._typing import Ints
+from afcl.core.protocol import Clustering
 from afcl.core.scale import Box
 from afcl.exceptions import InputError
 from afcl.runtime.simulate import Outcome
@@ -133,13 +134,43 @@ def describe(
                 "rows": len(outcome.labels[client]),
                 "messages": tallies[client].messages if client in tallies else 0,
                 "bytes": tallies[client].bytes if client in tallies else 0,
+                "rejected": finished.rejected.get(client, 0),
+                "sizes": np.bincount(
+                    outcome.labels[client], minlength=clustering.k
+                ).tolist(),
             }
             for client, name in enumerate(names)
         ],
+        "tree": tree_of(clustering),
         "rounds": finished.rounds,
         "scale": {"low": box.low.tolist(), "span": box.span.tolist()},
         "parameters": dict(parameters),
         "versions": versions(),
+    }
+
+
+def tree_of(clustering: Clustering) -> dict[str, Any] | None:
+    """Return the merge tree of the seeds as ``result.json`` keeps it.
+
+    Leaves are numbered from 0, the i-th merge makes node ``len(sizes) + i``. The tree
+    tells the size of a leaf where it joins a bigger node; of two leaves that join each
+    other it tells the sum alone, and their own sizes are None.
+    """
+    merges = clustering.merges
+    if not merges:
+        return None
+    leaves = len(merges) + 1
+    known: list[int | None] = [None] * leaves + [round(m.size) for m in merges]
+    for merge in merges:
+        for node, other in ((merge.left, merge.right), (merge.right, merge.left)):
+            beside = known[other]
+            if node < leaves and other >= leaves and beside is not None:
+                known[node] = round(merge.size) - beside
+    return {
+        "sizes": known[:leaves],
+        "merges": [
+            [m.left, m.right, float(f"{m.cost:.6g}"), round(m.size)] for m in merges
+        ],
     }
 
 

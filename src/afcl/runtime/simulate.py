@@ -10,7 +10,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.protocol import Clustering, PathLevel
-from afcl.runtime.coordinator import Coordinator, Finished, Spec
+from afcl.runtime.coordinator import Coordinator, Finished, Spec, demands
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
 from afcl.runtime.schedule import Replay, Schedule
@@ -51,6 +51,7 @@ def simulate(
 ) -> Outcome:
     """Run `spec` on one table per client and label everybody's rows."""
     schedule = schedule if schedule is not None else Schedule()
+    demands(spec.method, spec.options, spec.scale, len(tables))
     sites = [Site(table) for table in tables]
     bound = schedule.bind(len(sites), spec.seed)
     transport = InProcess(sites, bound, journal.entries if journal else None)

@@ -4,22 +4,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from afcl._typing import Floats
+import numpy as np
+
+from afcl._typing import Floats, Ints
 from afcl.core.messages import Broadcast
-from afcl.core.protocol import client_rng
+from afcl.core.protocol import (
+    AnyMethod,
+    client_rng,
+    privacy_of,
+    secret_rng,
+    simulated_secret,
+)
 from afcl.core.scale import ranges_of
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import RejectedMessage
 from afcl.methods import get_method
+from afcl.privacy.grouping import group_rows
 from afcl.runtime.agreement import select
 from afcl.runtime.codec import decode, encode
+
+#: Is told what a message costs (run and contact, mu of Gaussian DP) before it is sent.
+Charge = Callable[[str, float], None]
 
 
 class Site:
     """Answers requests about its rows; remembers only what its method asks it to.
+
+    Parameters
+    ----------
+    rows
+        The client's table.
+    columns
+        Names of its columns, where the agreed ones are chosen by name.
+    secret
+        What nobody else knows, for levels that draw noise or masks. None: made from the
+        run's seed, so that a simulation can be repeated.
+    charge
+        Called with a purpose and its cost before anything that costs privacy is sent;
+        raises to refuse.
 
     Attributes
     ----------
@@ -27,18 +52,28 @@ class Site:
         The method's memory of this client, None until it has one.
     """
 
-    def __init__(self, rows: Floats, columns: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        rows: Floats,
+        columns: Sequence[str] = (),
+        secret: bytes | None = None,
+        charge: Charge | None = None,
+    ) -> None:
         self.rows = rows
         self.columns = tuple(columns)
         self.memory: Any = None
+        self._secret = secret
+        self._charge = charge
         self._terms: Terms | None = None
         self._scaled: Floats | None = None
+        self._view: Any = None
 
     def answer(self, request: bytes) -> bytes:
         """Answer one request."""
         asked = decode(request)
         if isinstance(asked, AskRanges):
-            return encode(ranges_of(self.rows, asked.extremes))
+            told = told_of(self.rows, asked.group)
+            return encode(ranges_of(self.rows, asked.extremes, told))
         if isinstance(asked, AskHello):
             return self._hello(asked.terms)
         if isinstance(asked, AskStep):
@@ -57,25 +92,76 @@ class Site:
         return self.rows[:, select(terms.columns, self.columns)]
 
     def _hello(self, terms: Terms) -> bytes:
-        method = get_method(terms.method)
-        params = method.settle(
-            method.parameters(**json.loads(terms.options)), terms.n_rows
-        )
+        method, params = settled(terms)
+        view = self._working(terms, method, params)
         rng = client_rng(terms.seed, terms.client, 0)
-        return encode(method.hello(self.scaled(terms), params, rng))
+        said = encode(method.hello(view, params, rng))
+        self._pay(terms, method, params, 0)
+        return said
 
     def _step(self, asked: AskStep) -> bytes:
         terms = asked.terms
-        method = get_method(terms.method)
-        params = method.settle(
-            method.parameters(**json.loads(terms.options)), terms.n_rows
-        )
+        method, params = settled(terms)
+        view = self._working(terms, method, params)
         rng = client_rng(terms.seed, terms.client, asked.contact)
-        update, self.memory = method.client_step(
-            Broadcast(asked.version, asked.payload),
-            self.scaled(terms),
-            self.memory,
-            params,
-            rng,
+        update, memory = method.client_step(
+            Broadcast(asked.version, asked.payload), view, self.memory, params, rng
         )
+        self._pay(terms, method, params, asked.contact)
+        self.memory = memory
         return encode(update)
+
+    def _working(self, terms: Terms, method: AnyMethod, params: Any) -> Any:
+        """Return what the method works on: the rows, or what its level makes of them.
+
+        Made from the rows and the secret alone, it is the same at every contact.
+        """
+        private = privacy_of(method)
+        if private is None:
+            return self.scaled(terms)
+        known = (terms.run, terms.method, terms.options, terms.client)
+        if self._view is None or self._view[0] != known:
+            secret = self._secret or simulated_secret(terms.seed, terms.client)
+            rng = secret_rng(secret, terms.run)
+            self._view = (known, private.view(self.scaled(terms), params, rng))
+        return self._view[1]
+
+    def _pay(self, terms: Terms, method: AnyMethod, params: Any, contact: int) -> None:
+        """Account for a message before it leaves."""
+        private = privacy_of(method)
+        if private is None or self._charge is None:
+            return
+        cost = private.spends(params, contact)
+        if cost > 0:
+            self._charge(f"{terms.run} {contact}", cost)
+
+
+def told_of(rows: Floats, group: int) -> Floats:
+    """Return the table whose extremes may be told: the rows, or what groups say.
+
+    A group says its mean and, to reach about as far as its rows do, the mean plus and
+    minus one standard deviation.
+    """
+    if group <= 1 or not rows.shape[0]:
+        return rows
+    labels = group_rows(rows, group)
+    size = np.bincount(labels)[:, None]
+    means = _per_group(rows, labels) / size
+    around = np.sqrt(_per_group((rows - means[labels]) ** 2, labels) / size)
+    return np.concatenate([means - around, means, means + around])
+
+
+def _per_group(values: Floats, labels: Ints) -> Floats:
+    columns = [np.bincount(labels, weights=column) for column in values.T]
+    return np.stack(columns, axis=1)
+
+
+def settled(terms: Terms) -> tuple[AnyMethod, Any]:
+    """Return the method and its parameters as agreed, or refuse terms that are none."""
+    try:
+        method = get_method(terms.method)
+        options = json.loads(terms.options)
+        params = method.parameters(**options)
+    except (ValueError, TypeError) as error:
+        raise RejectedMessage(f"these terms cannot be met: {error}") from error
+    return method, method.settle(params, terms.n_rows)

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit: every level on the same rows, attacked on the bytes that are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from afcl._typing import Floats
+from afcl.audit.canaries import canaries
+from afcl.audit.findings import EXACT, ROUNDED, Audit, Level, judge
+from afcl.audit.promises import broken_promises, in_words, least_rows
+from afcl.audit.wire import Tapped, tapped
+from afcl.core.scale import Ranges, minmax_box, ranges_of
+from afcl.data import from_frames
+from afcl.exceptions import InputError
+from afcl.metrics import adjusted_rand, silhouette
+from afcl.privacy.attacks import releases
+from afcl.privacy.levels import Level as Rung
+from afcl.privacy.levels import parse_level
+
+#: The level everything is compared with.
+REFERENCE = "summary"
+#: Cohorts are this large where there are enough sites, and never smaller than three.
+COHORT, SMALLEST_COHORT = 10, 3
+#: The silhouette is computed on at most so many rows, drawn at random.
+SCORED = 4000
+
+
+def default_levels(n_clients: int, bounded: bool) -> list[str]:
+    """Return the levels that can be audited with so many clients, by name.
+
+    `dp` needs public bounds of every column, `secure` at least three clients.
+    """
+    levels = ["exact", "affine", "summary", "grouped(5)"]
+    if n_clients >= SMALLEST_COHORT:
+        levels.append("secure+grouped(5)")
+    return [*levels, "dp(8)"] if bounded else levels
+
+
+def audit(
+    tables: Sequence[Any],
+    levels: Sequence[str] | None = None,
+    *,
+    rounds: int = 30,
+    seed: int = 0,
+    scale: Any = "minmax",
+    cohort: int | None = None,
+    min_cell: int = 5,
+    canary_trials: int = 200,
+    names: Sequence[str] = (),
+    tell: Callable[[str], None] | None = None,
+) -> Audit:
+    """Measure what an honest-but-curious server could recover, level by level.
+
+    Parameters
+    ----------
+    tables : sequence of array-like of shape (n_rows, n_features)
+        One per client: arrays, pandas or Polars frames.
+    levels : sequence of str, default=None
+        Privacy levels such as ``"grouped(5)"``; None: all that these tables allow.
+    rounds : int
+        Rounds in which the server asks everybody.
+    seed : int
+        Seed of everything random.
+    scale : "minmax" or (low, high)
+        As in :class:`afcl.AFCL`; `dp` needs given bounds.
+    cohort : int, default=None
+        Clients of a cohort at `secure`; None: ten, or all if there are fewer.
+    min_cell : int
+        Smallest cell a client may describe.
+    canary_trials : int
+        Trials of each kind in the canary test of `dp`.
+    names : sequence of str
+        Of the clients, for messages.
+    tell : callable, default=None
+        Is told the name of each level before it is audited.
+
+    Returns
+    -------
+    found : Audit
+        With one entry per level. Attacks see a run in which the server asks everybody
+        in every round; bytes and quality are those of an ordinary run.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> tables = [rng.normal(place, 0.1, (40, 2)) for place in (0, 1, 2)]
+    >>> found = audit(tables, ["exact", "grouped(5)"], rounds=3)
+    >>> [(level.level, level.recovered) for level in found.levels]
+    [('exact', 1.0), ('grouped(5)', 0.0)]
+    """
+    arrays = _checked(tables)
+    for name, value, least in (
+        ("rounds", rounds, 1),
+        ("min_cell", min_cell, 1),
+        ("canary_trials", canary_trials, 4),
+    ):
+        if value < least:
+            raise InputError(f"{name} is {value}: it must be at least {least}")
+    bounded = not isinstance(scale, str) and scale is not None
+    chosen = list(levels or default_levels(len(arrays), bounded))
+    rungs = [parse_level(text) for text in chosen]
+    if cohort is None:
+        cohort = max(SMALLEST_COHORT, min(COHORT, len(arrays)))
+    auditor = _Auditor(
+        arrays, rounds, seed, scale, cohort, min_cell, canary_trials, tuple(names)
+    )
+    found = []
+    for rung in rungs:
+        if tell is not None:
+            tell(str(rung))
+        found.append(auditor.audited(rung))
+    return Audit(
+        sum(table.shape[0] for table in arrays),
+        arrays[0].shape[1],
+        len(arrays),
+        rounds,
+        seed,
+        tuple(found),
+    )
+
+
+def _checked(tables: Sequence[Any]) -> list[Floats]:
+    if not len(tables):
+        raise InputError("an audit needs at least one table")
+    arrays, _ = from_frames(tables)
+    for number, table in enumerate(arrays):
+        if table.ndim != 2 or not table.shape[0] or not np.isfinite(table).all():
+            raise InputError(
+                f"table {number} must hold rows of finite numbers: drop the others"
+            )
+    return [np.ascontiguousarray(table, dtype=np.float64) for table in arrays]
+
+
+@dataclass(frozen=True)
+class _Auditor:
+    """Audits one level after the other on the same tables."""
+
+    tables: list[Floats]
+    rounds: int
+    seed: int
+    scale: Any
+    cohort: int
+    min_cell: int
+    trials: int
+    names: tuple[str, ...]
+
+    @cached_property
+    def rows(self) -> Floats:
+        """All rows in the units in which results are compared."""
+        rows = np.concatenate(self.tables)
+        return minmax_box([ranges_of(rows)]).scale(rows)
+
+    @cached_property
+    def reference(self) -> Tapped:
+        """The run that all others are compared with."""
+        return self._run(parse_level(REFERENCE), curious=False)
+
+    def audited(self, rung: Rung) -> Level:
+        """Attack a level and check its promise."""
+        run = self._run(rung, curious=True)
+        released = releases(run.heard)
+        tolerance = ROUNDED if rung.secure else EXACT
+        judged = judge(run.heard, released, run.rows(), tolerance)
+        shown = (
+            canaries(rung, self.rows.shape[1], self.min_cell, self.trials, self.seed)
+            if rung.private
+            else ()
+        )
+        reasons = broken_promises(rung, run, released, judged, shown, self.min_cell)
+        return Level(
+            str(rung),
+            in_words(rung, least_rows(rung, self.min_cell)),
+            bool(reasons),
+            tuple(dict.fromkeys(reasons)),
+            judged.recovered,
+            judged.precision,
+            judged.shared,
+            judged.nearest,
+            min((int(each.cells.counts.min()) for each in released), default=None),
+            rung.epsilon if rung.private else None,
+            shown[0].measured if shown else None,
+            **self._quality(rung),
+            attacks=judged.attacks,
+            notes=_notes(rung, run),
+        )
+
+    def _run(self, rung: Rung, curious: bool) -> Tapped:
+        options: dict[str, Any] = {}
+        if rung.family not in ("exact", "affine"):
+            options = {"min_cell": self.min_cell, "cohort": self.cohort}
+            if curious and rung.family != "dp-rounds":
+                options["contacts"] = self.rounds + 1
+        return tapped(
+            str(rung),
+            self.tables,
+            seed=self.seed,
+            scale=self.scale,
+            rounds=self.rounds,
+            options=options,
+            curious=curious,
+            names=self.names,
+        )
+
+    def _quality(self, rung: Rung) -> dict[str, Any]:
+        """Return what an ordinary run costs and finds."""
+        same = str(rung) == REFERENCE
+        run = self.reference if same else self._run(rung, curious=False)
+        tallies = run.outcome.finished.tallies.values()
+        labels = run.labels()
+        return {
+            "messages": sum(tally.messages for tally in tallies),
+            "bytes": sum(tally.bytes for tally in tallies),
+            "clusters": run.outcome.clustering.k,
+            "silhouette": silhouette(self.rows, labels, sample=SCORED),
+            "ari": adjusted_rand(self.reference.labels(), labels),
+        }
+
+
+def _notes(rung: Rung, run: Tapped) -> tuple[str, ...]:
+    """Say what the agreement on scales gave away."""
+    told = [message.said for message in run.heard if isinstance(message.said, Ranges)]
+    exact = 0
+    for said, site in zip(told, run.sites, strict=True):
+        if said.low.size:
+            exact += int((said.low == site.rows.min(axis=0)).sum())
+            exact += int((said.high == site.rows.max(axis=0)).sum())
+    if not exact:
+        return ()
+    shared = " (values that several rows share)" if rung.group else ""
+    return (f"{exact} column extremes of sites were told exactly{shared}",)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every level promises, and whether the bytes that were sent keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import chdtrc
+
+from afcl.audit.canaries import Shown
+from afcl.audit.findings import Judged
+from afcl.audit.wire import Tapped, TappedSite
+from afcl.core.messages import Hello
+from afcl.core.scale import Ranges
+from afcl.core.tasks import KEY, OPENING, Part
+from afcl.core.terms import AskHello
+from afcl.privacy.accountant import compose, epsilon_of
+from afcl.privacy.attacks import Heard, Released
+from afcl.privacy.levels import MASKS, Level
+from afcl.privacy.masks import numbers_for
+from afcl.runtime.codec import decode
+from afcl.runtime.site import Site
+
+#: Masked bytes that are less likely than this if they were uniform are not.
+UNLIKELY = 1e-9
+#: Fewest bytes on which that can be told.
+ENOUGH = 2048
+
+
+def least_rows(level: Level, min_cell: int) -> int:
+    """Return how many rows a cell must hold at a level."""
+    if level.family in ("exact", "affine"):
+        return 1
+    return max(min_cell, level.group)
+
+
+def in_words(level: Level, least: int) -> str:
+    """Say what a level promises; `exact` and `affine` promise nothing."""
+    if level.family in ("exact", "affine"):
+        return ""
+    cells = f"no cell of fewer than {least} rows"
+    if level.family == "summary":
+        return cells
+    parts = ["no row recovered", cells]
+    if level.private:
+        parts.append(f"epsilon at most {level.epsilon:g}")
+    if level.secure:
+        parts.append("sums over cohorts only after the first message")
+    return "; ".join(parts)
+
+
+def broken_promises(
+    level: Level,
+    run: Tapped,
+    released: Sequence[Released],
+    judged: Judged,
+    shown: Sequence[Shown],
+    min_cell: int,
+) -> list[str]:
+    """Return in words what a level promised and did not keep."""
+    if level.family in ("exact", "affine"):
+        return []
+    reasons = [*_small_cells(released, least_rows(level, min_cell), min_cell)]
+    if level.family == "summary":
+        return reasons
+    if judged.recovered > 0:
+        which = [attack.name for attack in judged.attacks if attack.counts]
+        reasons.append(
+            f"{judged.recovered:.2%} of the rows were recovered ({', '.join(which)})"
+        )
+    reasons += [
+        f"what stands for the rows of client {client} was formed anew"
+        for client, site in enumerate(run.sites)
+        if len(site.stood) > 1
+    ]
+    if level.secure:
+        reasons += _not_hidden(level, run)
+    if level.private:
+        reasons += _not_private(level, run, shown)
+    return reasons
+
+
+def _small_cells(
+    released: Sequence[Released], least: int, least_of_cohorts: int
+) -> list[str]:
+    for each in released:
+        allowed = least if len(each.clients) == 1 else least_of_cohorts
+        smallest = int(each.cells.counts.min())
+        if smallest < allowed:
+            whose = f"client {each.clients[0]}"
+            if len(each.clients) > 1:
+                whose = "a cohort"
+            return [f"a cell of {whose} holds {smallest} rows, fewer than {allowed}"]
+    return []
+
+
+# ------------------------------------------------------------------ secure
+
+
+def _not_hidden(level: Level, run: Tapped) -> list[str]:
+    """Return what is readable after the first message though it should not be."""
+    reasons, parts = [], []
+    for message in run.heard:
+        said = message.said
+        if isinstance(said, Hello | Ranges):
+            continue
+        if not isinstance(said.payload, Part):
+            kind = type(said.payload).__name__
+            return [f"client {message.client} sent a {kind} in the clear"]
+        parts.append(said.payload.values)
+        if _plain(run, message):
+            reasons.append(f"client {message.client} sent its own numbers unhidden")
+    masked = b"".join(part.tobytes() for part in parts)
+    uneven = len(masked) >= ENOUGH and uniform(masked) < UNLIKELY
+    if level.scheme == MASKS and uneven:
+        reasons.append("masked bytes are not uniform")
+    return reasons
+
+
+def _plain(run: Tapped, message: Heard) -> bool:
+    """Whether a client's own numbers stand in its answer, as bytes or one by one.
+
+    By chance a masked number is the plain one in one of 2^64 cases.
+    """
+    part, task = message.said.payload, message.asked.payload.own
+    if part.phase == KEY:
+        return False
+    questions = {opening: question for question, opening in OPENING.items()}
+    question = replace(task, phase=questions.get(part.phase, part.phase))
+    working = run.sites[message.client].working(message.asked.terms)
+    own = numbers_for(question, working.rows)
+    if own.tobytes() in part.values.tobytes():
+        return True
+    masked = task.public is None and part.phase not in questions
+    return masked and bool(np.any(own == part.values))
+
+
+def uniform(data: bytes) -> float:
+    """Return how likely bytes at least as uneven are if all are equally likely.
+
+    Pearson's chi-squared test over the 256 values.
+    """
+    counts = np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=256)
+    expected = len(data) / 256
+    return float(chdtrc(255, float(((counts - expected) ** 2 / expected).sum())))
+
+
+# ------------------------------------------------------------------ dp
+
+
+def _not_private(level: Level, run: Tapped, shown: Sequence[Shown]) -> list[str]:
+    reasons = [
+        f"a canary shows epsilon {each.measured:.2f}, claimed is {each.claimed:.2f}"
+        for each in shown
+        if each.measured > each.claimed
+    ]
+    for client, site in enumerate(run.sites):
+        cost = epsilon_of(compose(site.charged.values()), level.delta)
+        if not site.charged:
+            reasons.append(f"client {client} wrote nothing into its account")
+        elif cost > level.epsilon * (1 + 1e-9):
+            reasons.append(f"client {client} spent an epsilon of {cost:.3f}")
+        if not _says_the_same(site):
+            reasons.append(f"client {client} draws new noise when asked again")
+    return reasons
+
+
+def _says_the_same(site: TappedSite) -> bool:
+    """Whether the first message, asked for again, has the same bytes."""
+    for request, said in site.wire:
+        if isinstance(decode(request), AskHello):
+            return Site.answer(site, request) == said
+    return True

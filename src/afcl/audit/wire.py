@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs whose bytes are looked at: the real protocol, with a tap at every site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.core.messages import Broadcast, Cells
+from afcl.core.protocol import AnyMethod
+from afcl.core.terms import Terms
+from afcl.methods import get_method
+from afcl.methods.presets import PRESETS
+from afcl.privacy.attacks import Heard
+from afcl.privacy.levels import FAMILIES, Level, parse_level
+from afcl.privacy.masks import Sealed
+from afcl.runtime.codec import decode, encode
+from afcl.runtime.coordinator import Coordinator, Spec, demands
+from afcl.runtime.inprocess import InProcess
+from afcl.runtime.schedule import Schedule
+from afcl.runtime.simulate import Outcome, label_all
+from afcl.runtime.site import Site, settled
+
+
+class TappedSite(Site):
+    """A site whose requests and answers are kept, byte by byte.
+
+    Attributes
+    ----------
+    wire
+        What was asked and what was answered; a refused request leaves no trace, as
+        nothing goes out.
+    charged
+        What the site wrote down for its messages (mu), by purpose.
+    stood
+        The different cells that stood for its rows; more than one set of them means
+        that groups were formed, or noise drawn, anew.
+    """
+
+    def __init__(self, rows: Floats) -> None:
+        self.wire: list[tuple[bytes, bytes]] = []
+        self.charged: dict[str, float] = {}
+        self.stood: set[bytes] = set()
+        super().__init__(rows, charge=self._note)
+
+    def answer(self, request: bytes) -> bytes:
+        """Answer, and keep both."""
+        said = super().answer(request)
+        self.wire.append((request, said))
+        return said
+
+    def working(self, terms: Terms) -> Any:
+        """Return what this site's level lets it work on."""
+        method, params = settled(terms)
+        return self._working(terms, method, params)
+
+    def _working(self, terms: Terms, method: AnyMethod, params: Any) -> Any:
+        view = super()._working(terms, method, params)
+        cells = view.cells if isinstance(view, Sealed) else view
+        if isinstance(cells, Cells):
+            self.stood.add(encode(cells))
+        return view
+
+    def _note(self, purpose: str, cost: float) -> None:
+        self.charged[purpose] = cost
+
+
+class Curious:
+    """A method's server that is never satisfied: it asks everybody, every round.
+
+    What it sends is what the method sends; only the end is put off.
+    """
+
+    def __init__(self, method: AnyMethod) -> None:
+        self._method = method
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._method, name)
+
+    def done(self, state: Any) -> bool:
+        """Never."""
+        return False
+
+    def broadcast(self, state: Any) -> Broadcast:
+        """Return the method's own broadcast, for everybody it can be meant for."""
+        said = self._method.broadcast(state)
+        return said if said.personal is not None else replace(said, wanted=None)
+
+
+@dataclass(frozen=True)
+class Tapped:
+    """A run and everything that went over its wire.
+
+    Attributes
+    ----------
+    outcome
+        The run as everybody else knows it.
+    sites
+        The sites, each with its own wire.
+    heard
+        All answers in the order of the sites, decoded.
+    """
+
+    outcome: Outcome
+    sites: tuple[TappedSite, ...]
+    heard: tuple[Heard, ...] = field(repr=False)
+
+    @property
+    def terms(self) -> Terms:
+        """The agreement."""
+        return self.outcome.finished.terms
+
+    def rows(self) -> Floats:
+        """Return everybody's rows in agreed units: what the attacks are judged by."""
+        return np.concatenate([site.scaled(self.terms) for site in self.sites])
+
+    def labels(self) -> Ints:
+        """Return everybody's labels, site after site."""
+        return np.concatenate(self.outcome.labels)
+
+
+def method_at(level: Level) -> AnyMethod:
+    """Return the method that knows a level: the first preset that does."""
+    family = "secure" if level.secure else level.family
+    preset = next(name for name, known in FAMILIES.items() if family in known)
+    return get_method(PRESETS[preset])
+
+
+def tapped(
+    level: str,
+    tables: Sequence[Floats],
+    *,
+    seed: int,
+    scale: Any,
+    rounds: int,
+    options: Mapping[str, Any],
+    curious: bool = False,
+    names: Sequence[str] = (),
+) -> Tapped:
+    """Run a level on tables and keep what crosses the wire.
+
+    With `curious` the server keeps asking for all the rounds.
+    """
+    method = method_at(parse_level(level))
+    chosen = {**options, "privacy": level}
+    demands(method, chosen, scale, len(tables))
+    if curious:
+        method = cast(AnyMethod, Curious(method))
+    spec = Spec(method, chosen, seed, scale, rounds, names=tuple(names))
+    sites = tuple(TappedSite(table) for table in tables)
+    bound = Schedule().bind(len(sites), seed)
+    finished = Coordinator(spec, InProcess(sites, bound)).run()
+    heard = tuple(
+        Heard(client, decode(request), decode(said))
+        for client, site in enumerate(sites)
+        for request, said in site.wire
+    )
+    return Tapped(label_all(spec, finished, sites), sites, heard)

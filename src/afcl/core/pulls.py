@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The paper's interaction without its rows: the level `affine` (Remark 1 of the paper).
+
+Applying Eq. (14) row by row moves a seed m_u by a (x - m_u) for every row x that pulls
+it, a = w eta. That is an affine map of m_u, so a client that plays the server's
+interaction on its own rows, from the seeds it was sent, need only tell how often each
+seed was pulled and where the pulls alone would have put it:
+
+    N_u <- N_u + 1,   beta_u <- (1 - a) beta_u + a x,
+    and the server sets   m_u <- (1 - a)^N_u m_u + beta_u.
+
+With one upload per round the seeds are those of the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.core.balance import Contribution
+from afcl.core.competition import client_upload
+from afcl.core.messages import payload, refuse_unless
+from afcl.core.objective import objective
+from afcl.core.params import PaperParams
+from afcl.kernels import squared_distances
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Pulls:
+    """A client's upload at the level `affine`: N, beta, w and its own objective.
+
+    Reveals k weighted sums of rows and how many rows went into each; a seed that one
+    row alone has pulled reveals that row: beta / a.
+    """
+
+    counts: Ints
+    places: Floats
+    weight: float
+    objective: float
+
+
+def pulls(
+    X: Floats,
+    seeds: Floats,
+    weight: float,
+    params: PaperParams,
+    rng: np.random.Generator,
+) -> Pulls:
+    """Play the server's interaction on the client's own rows."""
+    upload = client_upload(X, seeds, params, rng)
+    step = weight * params.learning_rate
+    moved = seeds.copy()
+    counts = np.zeros(seeds.shape[0], dtype=np.int64)
+    places = np.zeros_like(seeds)
+    for owner, intensity in zip(upload.owners, upload.intensities, strict=True):
+        anchor, pull = seeds[owner], weight * intensity
+        reach = pull / params.learning_rate
+        radius = 0.0
+        for part in reach.tolist():
+            radius += part * part
+        joined = squared_distances(moved, anchor[None, :])[:, 0] <= radius
+        joined[owner] = True
+        moved[joined] = moved[joined] + (pull + step * (anchor - moved[joined]))
+        counts[joined] += 1
+        row = anchor + intensity / params.learning_rate
+        places[joined] = (1 - step) * places[joined] + step * row
+    own = Contribution(weight, seeds, upload)
+    return Pulls(counts, places, weight, objective([own]))
+
+
+def apply(seeds: Floats, said: Pulls, rate: float) -> Floats:
+    """Return the seeds after a client's pulls; `rate` is eta."""
+    kept = (1 - said.weight * rate) ** said.counts
+    moved: Floats = kept[:, None] * seeds + said.places
+    return moved
+
+
+def check_pulls(
+    said: object, shape: tuple[int, ...], n_rows: int, balance: float
+) -> None:
+    """Refuse pulls that no honest client could have sent."""
+    refuse_unless(isinstance(said, Pulls), "an update must carry pulls")
+    assert isinstance(said, Pulls)
+    refuse_unless(
+        said.counts.shape == shape[:1] and said.places.shape == shape,
+        f"expected pulls of {shape[0]} seeds with {shape[1]} features",
+    )
+    refuse_unless(
+        said.counts.dtype == np.int64 and said.places.dtype == np.float64,
+        "expected int64 counts and float64 places",
+    )
+    refuse_unless(
+        bool(np.all((said.counts >= 0) & (said.counts <= n_rows))),
+        f"a seed was pulled more often than the client's {n_rows} rows allow",
+    )
+    refuse_unless(bool(np.isfinite(said.places).all()), "places are not finite")
+    refuse_unless(
+        balance / (balance + 1) <= said.weight <= 1, "the weight was not sent"
+    )
+    refuse_unless(
+        bool(np.isfinite(said.objective)) and said.objective >= 0,
+        "the objective is not a finite number",
+    )

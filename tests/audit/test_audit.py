@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit tells levels that keep their promise from ones that do not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import afcl.privacy
+from afcl.audit import audit, default_levels
+from afcl.audit.findings import judge
+from afcl.audit.promises import uniform
+from afcl.audit.wire import tapped
+from afcl.core import client as clients_of_core
+from afcl.core.cells import cells_of
+from afcl.core.messages import Update
+from afcl.core.params import DefaultParams
+from afcl.exceptions import InputError
+from afcl.privacy import clients, masks, synopsis
+from afcl.privacy.attacks import Released
+from afcl.privacy.grouping import group_rows
+from afcl.runtime.site import Site
+
+pytest.importorskip("cryptography")
+
+BOUNDS = (np.full(2, -1.0), np.full(2, 4.0))
+SPOTS = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
+
+
+def tables(seed, rows=45, sites=3):
+    """Return three clusters, unevenly spread over the sites."""
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for site in range(sites):
+        shares = rng.dirichlet(np.ones(3))
+        spots = SPOTS[rng.choice(3, rows + site, p=shares)]
+        drawn.append(np.clip(rng.normal(spots, 0.3), *BOUNDS))
+    return drawn
+
+
+def only(level, seed, **options):
+    """Audit one level; return what was found of it."""
+    options = {"rounds": 8, "canary_trials": 60, **options}
+    (found,) = audit(tables(seed), [level], seed=seed, **options).levels
+    return found
+
+
+def test_the_ladder(seed):
+    found = audit(tables(seed), rounds=12, seed=seed, scale=BOUNDS, canary_trials=40)
+    by_name = {level.level: level for level in found.levels}
+    assert list(by_name) == default_levels(3, bounded=True)
+    assert not found.broken
+    assert by_name["exact"].recovered == 1
+    assert by_name["exact"].precision == 1
+    assert by_name["exact"].nearest == pytest.approx(0, abs=1e-9)
+    assert 0 < by_name["affine"].recovered < 1
+    assert 0 < by_name["summary"].recovered < by_name["affine"].recovered
+    assert by_name["summary"].smallest == 5
+    assert (by_name["summary"].ari, by_name["summary"].messages) == (1, 9)
+    for name in ("grouped(5)", "secure+grouped(5)", "dp(8)"):
+        assert by_name[name].recovered == 0
+        assert (by_name[name].nearest or 0) > 0.1
+        assert by_name[name].bytes > 0
+    assert by_name["dp(8)"].claimed == 8
+    assert by_name["dp(8)"].measured is not None
+    assert by_name["dp(8)"].measured <= 8
+    assert by_name["grouped(5)"].measured is None
+    again = json.loads(json.dumps(found.to_dict()))
+    assert again["broken"] is False
+    assert again["levels"][0]["attacks"][0]["name"] == "inversion"
+
+
+def test_the_audit_is_where_the_package_says():
+    assert afcl.privacy.audit is audit
+
+
+def test_extremes_are_noted_where_they_are_told(seed):
+    assert only("summary", seed).notes == (
+        "12 column extremes of sites were told exactly",
+    )
+    assert only("grouped(5)", seed).notes == ()
+
+
+def test_values_that_many_rows_share_are_known_but_nobody_is_singled_out(seed):
+    made = tables(seed)
+    made[0][:20] = made[0][0]
+    (found,) = audit(made, ["grouped(5)"], rounds=3, seed=seed).levels
+    assert found.recovered == 0
+    assert found.shared >= 5 / sum(len(table) for table in made)
+    assert not found.broken
+
+
+# ------------------------------------------------------------------ levels that cheat
+
+
+def test_groups_that_are_none_are_caught(seed, monkeypatch):
+    monkeypatch.setattr(clients, "_stands_for", lambda X, *_: X)
+    found = only("grouped(5)", seed, rounds=30)
+    assert found.broken
+    assert "of the rows were recovered" in found.reasons[0]
+
+
+def test_groups_formed_anew_are_caught(seed, monkeypatch):
+    """Groups are drawn a little differently at every contact: rows change groups."""
+    rng = np.random.default_rng(seed)
+
+    def regrouped(X, smallest):
+        return group_rows(X + rng.normal(0, 0.05, X.shape), smallest)
+
+    keep = Site._working
+
+    def forgetful(self, *arguments):
+        self._view = None
+        return keep(self, *arguments)
+
+    monkeypatch.setattr(clients, "group_rows", regrouped)
+    monkeypatch.setattr(Site, "_working", forgetful)
+    found = only("grouped(5)", seed)
+    assert found.broken
+    assert any("formed anew" in reason for reason in found.reasons)
+
+
+def test_small_cells_are_caught(seed, monkeypatch):
+    monkeypatch.setattr(
+        clients_of_core, "fold_owned", lambda cells, owners, _: (cells, owners)
+    )
+    found = only("summary", seed)
+    assert found.broken
+    assert "fewer than 5" in found.reasons[0]
+
+
+def test_masks_that_are_none_are_caught(seed, monkeypatch):
+    monkeypatch.setattr(
+        masks, "mask", lambda *arguments: np.zeros(arguments[-1], dtype=np.int64)
+    )
+    found = only("secure", seed)
+    assert found.broken
+    assert any("unhidden" in reason for reason in found.reasons)
+    assert any("not uniform" in reason for reason in found.reasons)
+
+
+def test_encryption_keeps_its_promise_and_is_caught_if_it_is_none(seed, monkeypatch):
+    ckks = pytest.importorskip("afcl.privacy.ckks")
+    pytest.importorskip("tenseal")
+    found = only("secure(he)", seed, rounds=12)
+    assert (found.level, found.broken) == ("secure(he)+grouped(5)", False)
+    assert (found.recovered, found.smallest) == (0, 5)
+
+    def plain(public, numbers):
+        return ckks.pack([numbers.tobytes()])
+
+    monkeypatch.setattr(ckks, "encrypt", plain)
+    found = only("secure(he)", seed, rounds=4)
+    assert any("unhidden" in reason for reason in found.reasons)
+
+
+def test_answers_in_the_clear_are_caught(seed, monkeypatch):
+    keep = clients.step
+
+    def in_the_clear(said, X, memory, params):
+        if not isinstance(X, masks.Sealed):
+            return keep(said, X, memory, params)
+        return Update(X.cells), memory
+
+    monkeypatch.setattr(clients, "step", in_the_clear)
+    found = only("secure", seed)
+    assert found.broken
+    assert any("in the clear" in reason for reason in found.reasons)
+
+
+def test_cells_without_noise_are_caught(seed, monkeypatch):
+    def exact(X, epsilon, delta, smallest, rng):
+        params = DefaultParams(min_cell=smallest)
+        return clients_of_core.condense(X, params, rng)
+
+    monkeypatch.setattr(synopsis, "release", exact)
+    found = only("dp(8)", seed, scale=BOUNDS, canary_trials=100)
+    assert found.broken
+    assert any("canary" in reason for reason in found.reasons)
+
+
+def test_noise_that_is_drawn_again_is_caught(seed, monkeypatch):
+    keep = Site._working
+    drawn = iter(range(10_000))
+
+    def forgetful(self, *arguments):
+        self._view, self._secret = None, next(drawn).to_bytes(32, "little")
+        return keep(self, *arguments)
+
+    monkeypatch.setattr(Site, "_working", forgetful)
+    found = only("dp(8)", seed, scale=BOUNDS, canary_trials=4)
+    assert any("new noise" in reason for reason in found.reasons)
+
+
+def test_what_is_not_accounted_for_is_caught(seed, monkeypatch):
+    monkeypatch.setattr(clients, "spends", lambda params, contact: 0.0)
+    found = only("dp(8)", seed, scale=BOUNDS, canary_trials=4)
+    assert any("nothing into its account" in reason for reason in found.reasons)
+    monkeypatch.setattr(clients, "spends", lambda params, contact: 3.0)
+    found = only("dp(8)", seed, scale=BOUNDS, canary_trials=4)
+    assert any("spent an epsilon" in reason for reason in found.reasons)
+
+
+# ------------------------------------------------------------------ parts
+
+
+def test_a_curious_server_asks_everybody_every_round():
+    run = tapped(
+        "summary",
+        tables(0),
+        seed=0,
+        scale="minmax",
+        rounds=7,
+        options={"contacts": 8},
+        curious=True,
+    )
+    # The agreement, the hello and seven answers of each.
+    assert [len(site.wire) for site in run.sites] == [9, 9, 9]
+
+
+def test_a_client_at_secure_answers_twice():
+    run = tapped(
+        "secure",
+        tables(0),
+        seed=0,
+        scale="minmax",
+        rounds=7,
+        options={"cohort": 3},
+        curious=True,
+    )
+    assert [len(site.wire) for site in run.sites] == [4, 4, 4]
+
+
+def test_an_attack_that_mostly_guesses_recovers_nothing():
+    """One of three cells of one row is where it says: the server cannot know which."""
+    rows = np.array([[0.1, 0.1], [0.2, 0.2], [0.9, 0.9], [0.4, 0.8]])
+    said = rows[:3] + np.array([[0.0], [0.01], [0.01]])
+    released = [Released((0,), cells_of(said, np.arange(3), 3))]
+    judged = judge([], released, rows)
+    assert [(a.candidates, a.right, a.counts) for a in judged.attacks] == [
+        (3, 1, False)
+    ]
+    assert (judged.recovered, judged.precision) == (0, None)
+    judged = judge([], [Released((0,), cells_of(rows, np.arange(4), 4))], rows)
+    assert (judged.recovered, judged.precision, judged.nearest) == (1, 1, 0)
+
+
+def test_uniform_bytes(seed):
+    drawn = np.random.default_rng(seed).bytes(20_000)
+    assert uniform(drawn) > 1e-6
+    assert uniform(bytes(1000) + drawn) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"tables": []}, "at least one table"),
+        ({"tables": [np.full((9, 2), np.nan)]}, "finite"),
+        ({"levels": ["grouped(1)"]}, "at least 2"),
+        ({"levels": ["dp(8)"]}, "public bounds"),
+        ({"levels": ["secure"], "tables": tables(0, sites=2)}, "cohorts of 3"),
+        ({"rounds": 0}, "rounds is 0"),
+        ({"canary_trials": 3}, "at least 4"),
+    ],
+)
+def test_bad_input_is_one_line(change, text):
+    arguments = {"tables": tables(0), "levels": ["summary"], **change}
+    with pytest.raises(InputError, match=text) as caught:
+        audit(**arguments)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``afcl audit`` as a user meets it: a table, JSON, exit codes, one line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from afcl.cli import main
+from afcl.privacy import clients
+
+RANGES = ("--ranges", "age=-10:110", "--ranges", "dose=-9:25")
+
+
+def call(capsys, *arguments):
+    """Run the command in this process; return (exit code, stdout, stderr)."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    out, err = capsys.readouterr()
+    return stop.value.code, out, err
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Three sites of forty rows."""
+    where = tmp_path_factory.mktemp("sites")
+    rng = np.random.default_rng(0)
+    for name in ("north", "south", "east"):
+        rows = rng.normal(np.repeat([[20, 2], [80, 9]], 20, axis=0), [4, 1])
+        text = "\n".join(f"{x},{y}" for x, y in rows)
+        (where / f"{name}.csv").write_text(f"age,dose\n{text}\n")
+    return [where / f"{name}.csv" for name in ("north", "south", "east")]
+
+
+def test_a_table_in_words(files, capsys):
+    code, out, err = call(capsys, "audit", *files, "--rounds", "3")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith(
+        "120 rows of 2 columns at 3 sites; the server asked for 3"
+    )
+    shown = {line.split("  ")[0]: line for line in lines[2:7]}
+    assert "100.0 %" in shown["exact"]
+    assert shown["exact"].endswith("none")
+    assert shown["grouped(5)"].endswith("kept")
+    assert shown["secure+grouped(5)"].endswith("kept")
+    assert "Cohorts at 'secure' were of all 3 sites, not of 10." in lines
+    assert lines[-1].startswith("'dp' was not audited")
+
+
+def test_two_sites_are_no_cohort(files, capsys):
+    _, out, _ = call(capsys, "audit", *files[:2], "--rounds", "2")
+    assert "'secure' was not audited: it needs at least three sites." in out
+
+
+def test_everything_as_json(files, capsys):
+    code, out, _ = call(
+        capsys,
+        "audit",
+        *files,
+        "--privacy",
+        "dp(8)",
+        "--trials",
+        "8",
+        *RANGES,
+        "--json",
+    )
+    found = json.loads(out)
+    assert (code, found["broken"], found["rounds"]) == (0, False, 30)
+    (level,) = found["levels"]
+    assert (level["level"], level["recovered"], level["claimed"]) == ("dp(8)", 0, 8)
+    assert {"silhouette", "ari", "bytes", "nearest", "attacks"} <= level.keys()
+
+
+def test_a_broken_promise_is_exit_code_one(files, capsys, monkeypatch):
+    monkeypatch.setattr(clients, "_stands_for", lambda X, *_: X)
+    code, out, _ = call(capsys, "audit", *files, "--privacy", "grouped(5)")
+    assert code == 1
+    assert "BROKEN grouped(5): " in out
+
+
+def test_a_terminal_of_eighty_columns_holds_the_table(files, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    levels = ("--privacy", "exact", "--privacy", "secure", "--rounds", "2")
+    code, out, _ = call(capsys, "audit", *files, *levels)
+    assert code == 0
+    for word in ("recovered", "promise", "100.0 %", "secure+grouped(5)", "kept"):
+        assert word in out
+    assert "…" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--privacy", "dp(8)"), "--ranges COLUMN=LOW:HIGH"),
+        (("--privacy", "nothing"), "privacy 'nothing' is unknown"),
+        (("--privacy", "grouped(50)"), "needs at least 50"),
+        (("--ranges", "age=0:1"), "give bounds for dose too"),
+        (("--privacy", "secure", "--cohort", "2"), "at least 3"),
+        (("--privacy", "secure", "--cohort", "4"), "there are 3"),
+        (("--rounds", "0"), "rounds is 0"),
+        (("--columns", "weight"), "weight"),
+        (("--rounds", "many"), "many"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(files, capsys, arguments, text):
+    code, out, err = call(capsys, "audit", *files, *arguments)
+    assert (code, out) == (2, "")
+    assert text in err
+    assert err.count("\n") == 1

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients at every level: what they work on, and that they say no more than that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from afcl.core.cohorts import SecureHello, Task
+from afcl.core.messages import Addressed, Cells, Plan
+from afcl.core.params import DefaultParams
+from afcl.core.protocol import client_rng, secret_rng
+from afcl.exceptions import RejectedMessage
+from afcl.methods.afcl import Afcl
+from afcl.privacy import clients
+from afcl.privacy.accountant import epsilon_of
+from afcl.privacy.grouping import group_rows
+from afcl.privacy.masks import Sealed
+from afcl.runtime.codec import encode
+
+X = np.random.default_rng(0).random((60, 2))
+PLAN = Plan(np.random.default_rng(1).random((5, 2)), ())
+
+
+def made(level, **options):
+    method = Afcl()
+    params = method.parameters(privacy=level, **options)
+    view = method.view(X, params, secret_rng(b"mine", "run"))
+    return method, params, view
+
+
+def messages(level, rng_seed=0, **options):
+    method, params, view = made(level, **options)
+    hello = method.hello(view, params, client_rng(rng_seed, 0, 0))
+    update, _ = clients.step(PLAN, view, None, params)
+    return hello.payload, update.payload
+
+
+def test_summary_works_on_the_rows_themselves():
+    assert made("summary")[2] is X
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_grouped_cells_are_unions_of_groups(seed):
+    """Every cell of every message is a sum of whole groups: nothing finer can leak."""
+    labels = group_rows(X, 5)
+    groups = [np.flatnonzero(labels == g) for g in range(labels.max() + 1)]
+    hello, update = messages("grouped(5)", seed)
+    for cells in (hello, update.cells):
+        assert cells.counts.sum() == 60
+        for count, mean in zip(cells.counts, cells.means, strict=True):
+            held = _whole_groups(groups, count, count * mean)
+            assert held, "a cell is no union of groups"
+
+
+def _whole_groups(groups, count, total):
+    """Whether some groups give this count and sum (depth first over a dozen groups)."""
+
+    def search(at, n, left):
+        if n == 0:
+            return np.abs(left).max() < 1e-9
+        if at == len(groups) or n < 0:
+            return False
+        g = groups[at]
+        return search(at + 1, n - len(g), left - X[g].sum(axis=0)) or search(
+            at + 1, n, left
+        )
+
+    return search(0, int(count), total)
+
+
+def test_min_cell_holds_above_the_groups():
+    hello, update = messages("grouped(2)", min_cell=7)
+    assert hello.counts.min() >= 7
+    assert update.cells.counts.min() >= 7
+
+
+def test_secure_says_hello_on_a_grid_and_shows_a_key():
+    method, params, view = made("secure")
+    said = method.hello(view, params, client_rng(0, 0, 0)).payload
+    assert isinstance(view, Sealed)
+    assert isinstance(said, SecureHello)
+    steps = said.cells.means / clients.GRID
+    assert np.array_equal(steps, np.rint(steps))
+    assert said.cells.counts.min() >= 5
+    assert len(said.key) == 64
+    assert view.secret.hex() not in str(encode(said))
+
+
+def test_secure_answers_tasks_only():
+    _, params, view = made("secure")
+    with pytest.raises(RejectedMessage, match="tasks"):
+        clients.step(PLAN, view, None, params)
+    for own in (None, PLAN):
+        with pytest.raises(RejectedMessage):
+            clients.step(Addressed(None, own), view, None, params)
+
+
+def test_secure_with_dp_sums_the_synopsis_not_the_rows():
+    _, _, view = made("secure+dp(4)")
+    assert isinstance(view, Sealed)
+    assert isinstance(view.rows, Cells)
+    assert view.rows is view.cells
+
+
+def test_dp_is_one_release_however_often_a_client_speaks():
+    hello, update = messages("dp(4)", 0)
+    again, _ = messages("dp(4)", 99)
+    assert encode(hello) == encode(again)
+    assert update.cells.counts.sum() == 60
+    method = Afcl()
+    params = method.parameters(privacy="dp(4)")
+    other = method.view(X, params, secret_rng(b"other", "run"))
+    assert encode(other) != encode(hello)
+
+
+def test_what_messages_cost():
+    method = Afcl()
+    once = method.parameters(privacy="dp(4)")
+    assert epsilon_of(method.spends(once, 0), 1e-5) == pytest.approx(4, abs=1e-6)
+    assert method.spends(once, 1) == 0
+    rounds = method.parameters(privacy="dp-rounds(4)", contacts=3)
+    spent = np.sqrt(sum(method.spends(rounds, c) ** 2 for c in range(3)))
+    assert epsilon_of(float(spent), 1e-5) == pytest.approx(4, abs=1e-6)
+    assert method.spends(method.parameters(privacy="grouped(5)"), 0) == 0
+
+
+def test_dp_rounds_draws_anew_each_time_and_stops_when_it_is_spent():
+    _, params, view = made("dp-rounds(4)")
+    said, memory = [], None
+    for _ in range(2):
+        update, memory = clients.step(PLAN, view, memory, params)
+        said.append(encode(update.payload))
+    assert said[0] != said[1]
+    with pytest.raises(RejectedMessage, match="epsilon"):
+        clients.step(PLAN, view, memory, params)
+    hello = clients.hello(view, params, client_rng(0, 0, 0)).payload
+    assert hello.counts.sum() == 60
+
+
+def test_levels_tell_what_they_ask_of_the_agreement():
+    method = Afcl()
+
+    def asked(level, **options):
+        return method.demands(method.parameters(privacy=level, **options))
+
+    assert asked("summary").group == 1
+    assert asked("grouped(7)").group == 7
+    assert asked("dp(8)").bounds
+    assert asked("secure", cohort=4).clients == 4
+    assert asked("secure").box
+    assert not asked("summary").box
+
+
+def test_a_task_belongs_to_this_client():
+    _, params, view = made("secure")
+    task = Task(0, "count", (0, 1, 2), ("00" * 32,) * 3, 0, PLAN.seeds, np.arange(5))
+    with pytest.raises(RejectedMessage):
+        clients.step(Addressed(None, task), view, None, params)
+    assert isinstance(params, DefaultParams)

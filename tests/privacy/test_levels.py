@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Levels as users write them, and what who insists on one takes part in."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from afcl.exceptions import InputError
+from afcl.privacy import Level, level_for, parse_level, too_small
+
+LEVELS = [
+    "exact",
+    "affine",
+    "summary",
+    "grouped(2)",
+    "grouped(5)",
+    "grouped(9)",
+    "dp(8)",
+    "dp(4)",
+    "dp(4, 1e-06)",
+    "dp-rounds(8)",
+    "secure+grouped(5)",
+    "secure+dp(4)",
+    "secure(he)+grouped(5)",
+    "secure(he)+dp(4, 1e-06)",
+]
+
+
+@pytest.mark.parametrize("text", LEVELS)
+def test_a_level_is_written_as_it_is_read(text):
+    assert str(parse_level(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("grouped", Level("grouped", 5)),
+        ("grouped(m=7)", Level("grouped", 7)),
+        ("secure", Level("grouped", 5, secure=True)),
+        ("Secure + Grouped(6)", Level("grouped", 6, secure=True)),
+        ("secure(he)", Level("grouped", 5, secure=True, scheme="he")),
+        ("Secure (HE) + dp(2)", Level("dp", 0, 2.0, 1e-5, secure=True, scheme="he")),
+        ("dp(epsilon=2,delta=1e-7)", Level("dp", epsilon=2.0, delta=1e-7)),
+        ("dp(.5)", Level("dp", epsilon=0.5, delta=1e-5)),
+    ],
+)
+def test_shorter_ways_to_write(text, level):
+    assert parse_level(text) == level
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "private",
+        "grouped(1)",
+        "grouped(0)",
+        "grouped(-5)",
+        "grouped(five)",
+        "grouped(5",
+        "grouped(²)",
+        "summary(5)",
+        "exact()",
+        "dp",
+        "dp()",
+        "dp(0)",
+        "dp(-1)",
+        "dp(inf)",
+        "dp(nan)",
+        "dp(8, 0)",
+        "dp(8, 1)",
+        "dp(8, 1e-5, 3)",
+        "dp(8,)",
+        "secure+summary",
+        "secure+exact",
+        "secure+secure",
+        "secure+dp-rounds(8)",
+        "secure+grouped(5)+dp(8)",
+        "secure(5)",
+        "secure()",
+        "secure(he",
+        "secure(he)+summary",
+        "secure(he)+secure",
+        "grouped(5)+secure(he)",
+        "grouped(5)+secure",
+    ],
+)
+def test_anything_else_gets_one_line(text):
+    with pytest.raises(InputError) as error:
+        parse_level(text)
+    assert "\n" not in str(error.value)
+    assert repr(text) in str(error.value)
+
+
+@given(st.text(max_size=20))
+def test_no_text_breaks_the_reader(text):
+    try:
+        level = parse_level(text)
+    except InputError:
+        return
+    assert parse_level(str(level)) == level
+
+
+def test_presets_know_their_levels():
+    assert level_for("default", None) == Level("summary")
+    assert level_for("paper", None) == Level("exact")
+    assert level_for("paper", "affine") == Level("affine")
+    for preset, text in [
+        ("default", "exact"),
+        ("default", "affine"),
+        ("paper", "summary"),
+        ("paper", "secure"),
+        ("matlab", "affine"),
+    ]:
+        with pytest.raises(InputError, match="not available"):
+            level_for(preset, text)
+
+
+def test_who_insists_on_a_level_allows_it_and_stricter_ones():
+    order = ["exact", "affine", "summary", "grouped(2)", "grouped(5)", "grouped(9)"]
+    for weak, strict in itertools.combinations(order, 2):
+        assert parse_level(weak).allows(parse_level(strict)), (weak, strict)
+        assert not parse_level(strict).allows(parse_level(weak)), (weak, strict)
+
+
+@pytest.mark.parametrize("text", LEVELS)
+def test_every_level_allows_itself(text):
+    assert parse_level(text).allows(parse_level(text))
+
+
+@pytest.mark.parametrize(
+    ("insists", "run", "allowed"),
+    [
+        ("summary", "dp(8)", True),
+        ("summary", "secure+grouped(5)", True),
+        ("grouped(5)", "secure+grouped(4)", False),
+        ("grouped(5)", "dp(100)", True),
+        ("dp(4)", "dp(8)", False),
+        ("dp(4)", "dp(2)", True),
+        ("dp(4)", "dp(2, 1e-3)", False),
+        ("dp(4)", "grouped(100)", False),
+        ("dp(4)", "secure+dp(4)", True),
+        ("secure+dp(4)", "dp(4)", False),
+        ("secure+grouped(5)", "grouped(50)", False),
+        ("dp(4)", "summary", False),
+        ("grouped(5)", "secure(he)", True),
+        ("secure(he)", "secure(he)", True),
+        ("secure(he)", "secure", True),
+        ("secure", "secure(he)", False),
+        ("secure(he)", "grouped(5)", False),
+        ("dp(4)", "secure(he)+dp(4)", True),
+    ],
+)
+def test_levels_are_compared_promise_by_promise(insists, run, allowed):
+    assert parse_level(insists).allows(parse_level(run)) is allowed
+
+
+@pytest.mark.parametrize(
+    ("sizes", "min_cell", "level", "warns"),
+    [
+        ([20] * 30, 5, "summary", True),
+        ([20] * 30, 1, "summary", False),
+        ([20] * 30, 1, "grouped(5)", True),
+        ([20] * 30, 5, "secure+grouped(5)", False),
+        ([20] * 30, 5, "secure(he)", False),
+        ([20] * 30, 5, "exact", False),
+        ([20] * 2, 5, "summary", False),
+        ([25] * 30, 5, "summary", False),
+        ([400, 300, 6], 5, "summary", False),
+    ],
+)
+def test_small_clients_are_pointed_at_cohorts(sizes, min_cell, level, warns):
+    note = too_small(sizes, min_cell, level)
+    assert (note is not None) is warns
+    if note is not None:
+        assert "secure" in note
