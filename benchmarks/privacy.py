@@ -245,8 +245,10 @@ def promised(part: str, rows: list[Row]) -> list[tuple[str, str, bool]]:
             text = f"{ks.tolist()}; summary {[row['k summary'] for row in own]}"
             near = np.abs(ks - own[0]["k*"]).max() <= 1
             holds = bool(near and exact.mean() >= 0.8)
-            holds = holds and all(row["summary warned"] for row in own)
             lines.append((f"secure on {name}: k in ≥ 4 of 5, within 1", text, holds))
+            warned = sum(row["summary warned"] for row in own)
+            text, holds = f"{warned} of {len(own)}", warned == len(own)
+            lines.append((f"summary on {name} warns of small clients", text, holds))
         if part == "noisy":
             ks = np.array([row["k"] for row in own])
             right = float((ks == own[0]["k*"]).mean())

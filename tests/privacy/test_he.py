@@ -33,6 +33,7 @@ from afcl.privacy.masks import MOST_SUMS, Sealed, numbers_for, public_key
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.inprocess import InProcess
+from afcl.runtime.journal import Journal
 from afcl.runtime.member import MEMORY, Membership, answer, keep_membership
 from afcl.runtime.schedule import EventClock, Schedule
 from afcl.runtime.simulate import simulate
@@ -507,6 +508,20 @@ def test_a_run_repeats_to_the_last_byte_that_is_counted(sd1):
     runs = [simulate(spec("secure(he)"), split(sd1[::4], 8)) for _ in range(2)]
     one, two = (run.finished.trace.events for run in runs)
     assert one == two
+
+
+@pytest.mark.parametrize("share", [0.4, 0.5, 0.6, 0.8])
+def test_an_interrupted_run_goes_on_with_the_keys_it_had(sd1, tmp_path, share):
+    tables = split(sd1[::4], 8)
+    path = tmp_path / "journal"
+    with Journal(path, "run") as journal:
+        whole = simulate(spec("secure(he)"), tables, journal=journal)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    with Journal(path, "run") as journal:
+        again = simulate(spec("secure(he)"), tables, journal=journal)
+    assert again.finished.trace.events == whole.finished.trace.events
+    assert not again.finished.trace.of("failure", "rejected")
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -169,7 +169,8 @@ def test_levels_are_compared_promise_by_promise(insists, run, allowed):
         ([20] * 30, 5, "secure(he)", False),
         ([20] * 30, 5, "exact", False),
         ([20] * 2, 5, "summary", False),
-        ([25] * 30, 5, "summary", False),
+        ([26] * 30, 5, "summary", False),
+        ([25] * 30, 5, "summary", True),
         ([400, 300, 6], 5, "summary", False),
     ],
 )

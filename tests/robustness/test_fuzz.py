@@ -28,7 +28,7 @@ from tests.robustness.fuzz import (
 
 from afcl.core.messages import Cells, Hello, Level, LevelReply, Plan, Summary, Update
 from afcl.core.scale import Box
-from afcl.core.terms import AskStep, Terms
+from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.runtime.codec import encode
 
 KEPT = sorted(CORPUS.glob("*.bin"))
@@ -174,3 +174,42 @@ def test_anything_of_the_right_type_does_no_harm(live, unbounded, message, conta
 def test_any_plan_does_no_harm_to_a_site(live, plan, wrapped):
     terms = Terms("run", "afcl", "{}", 0, 0, Box(np.zeros(2), np.ones(2)), 120)
     ask(live, encode(AskStep(terms, 1, 1, (plan,) if wrapped else plan)))
+
+
+OPTIONS = (
+    *("", "{", "[1]", "5", "null", '"x"', '{"self": 1}', '{"nope": 1}', "[" * 10**5),
+    *('{"cells_per_root": 1e999}', '{"cells_per_root": NaN}', '{"min_cell": 1e300}'),
+    *('{"min_cell": null}', '{"n_seeds": "x"}', '{"n_seeds": 2.5}', '{"n_seeds": []}'),
+    *('{"privacy": 5}', '{"privacy": ["a"]}', '{"privacy": "dp(1e999)"}'),
+    *('{"privacy": "dp-rounds(4)"}', '{"privacy": "secure"}', '{"criterion": []}'),
+)
+
+
+@pytest.mark.parametrize("method", ["afcl", "afcl-paper", "k-fed", "", "nope"])
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options[:30])
+def test_odd_terms_are_refused_in_words(live, method, options):
+    terms = Terms("run", method, options, 0, 0, Box(np.zeros(2), np.ones(2)), 120)
+    for payload in (None, (1, "x"), Plan(np.zeros((2, 2)), ())):
+        ask(live, encode(AskStep(terms, 1, 1, payload)))
+    ask(live, encode(AskHello(terms)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": -1},
+        {"client": -1},
+        {"n_rows": -(2**63)},
+        {"columns": ("height",)},
+        {"box": Box(np.zeros(3), np.ones(3))},
+        {"box": Box(np.zeros(2), np.zeros(2))},
+        {"box": Box(np.full(2, np.nan), np.ones(2))},
+        {"box": Box(np.zeros(2), np.full(2, 5e-324))},
+    ],
+    ids=str,
+)
+def test_terms_that_cannot_be_are_refused(live, change):
+    sound = Terms("run", "afcl", "{}", 0, 0, Box(np.zeros(2), np.ones(2)), 120)
+    assert not ask(live, encode(AskHello(sound)))
+    refused = ask(live, encode(AskHello(replace(sound, **change))))
+    assert refused or "n_rows" in change  # the method does not ask for it

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from afcl.cli.run import _in_order
+from afcl.cli.run import in_order
 from afcl.cli.settings import bounds
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def audit(
             levels,
             rounds=rounds,
             seed=seed,
-            scale="minmax" if public is None else _in_order(public, read.columns),
+            scale="minmax" if public is None else in_order(public, read.columns),
             cohort=cohort,
             min_cell=min_cell,
             canary_trials=trials,

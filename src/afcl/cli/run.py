@@ -170,11 +170,11 @@ def cluster_files(
         small = too_small(sizes, chosen["min_cell"], level)
         if small is not None:
             print(f"warning: {small}", file=sys.stderr)
-    scale = "minmax" if public is None else _in_order(public, sites.columns)
+    scale = "minmax" if public is None else in_order(public, sites.columns)
     return execute(sites, out, method, options, parameters, identity, scale), False
 
 
-def _in_order(
+def in_order(
     public: dict[str, tuple[float, float]], columns: Sequence[str]
 ) -> tuple[list[float], list[float]]:
     """Return the bounds of every column, low and high."""

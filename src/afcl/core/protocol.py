@@ -205,6 +205,7 @@ def privacy_of(method: AnyMethod) -> Private | None:
     """Return the method as one that knows privacy levels, if it does."""
     return method if hasattr(method, "demands") else None  # type: ignore[return-value]
 
+
 #: Who draws: the server for seeding, the clients, the simulated schedule, and what
 #: stands for a client's secret in a simulation.
 SERVER, CLIENT, SCHEDULE, SECRET = 0, 1, 2, 3

@@ -23,8 +23,8 @@ class Ranges:
     """A client's rows and column extremes: what it says before the first hello.
 
     Reveals the exact minimum and maximum of every column at this client (from the
-    level `grouped` up: what its groups say of them), and its number of rows. Given bounds make the extremes unnecessary: `low` and `high` are
-    empty then.
+    level `grouped` up: what its groups say of them), and its number of rows. Given
+    bounds make the extremes unnecessary: `low` and `high` are empty then.
     """
 
     n_rows: int

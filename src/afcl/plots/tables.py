@@ -12,7 +12,7 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.exceptions import InputError
 from afcl.metrics import CriticalDifference, cd_diagram
-from afcl.plots.canvas import drawn_on, line_style
+from afcl.plots.canvas import drawn_on, legend_above, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -181,7 +181,7 @@ def quality_epsilon(
         _tick(place, finite, beyond, math.inf in levels)
         place.set_xlabel("ε (left: more private)")
         place.set_ylabel(label or value.replace("_", " "))
-        place.legend()
+        legend_above(place)
         return place
 
 

@@ -196,8 +196,8 @@ def too_small(sizes: Sequence[int], min_cell: int, level: str) -> str | None:
     unfolded = found.secure or found.family in ("exact", "affine") or least < 2
     if unfolded or len(sizes) < 3:
         return None
-    typical = sorted(sizes)[len(sizes) // 2]
-    if typical >= 5 * least:
+    typical = sorted(sizes)[(len(sizes) - 1) // 2]
+    if typical > 5 * least:
         return None
     return (
         f"a typical client has {typical} rows, too few for cells of {least}: if its "

@@ -609,8 +609,8 @@ def demands(
     asked = private.demands(method.parameters(**options))
     if asked.bounds and (isinstance(scale, str) or scale is None):
         raise InputError(
-            f"privacy {options['privacy']} needs public bounds of every column, because "
-            "a site's own extremes would give rows away: scale=(low, high), or "
+            f"privacy {options['privacy']} needs public bounds of every column, "
+            "because a site's own extremes would give rows away: scale=(low, high), or "
             "--ranges COLUMN=LOW:HIGH on the command line"
         )
     if asked.box and scale is None:
