@@ -191,8 +191,9 @@ def _meaning(level: str, facts: Facts) -> str:
         "grouped": f"Similar rows are put into groups of at least {inside or 5} once, "
         "before the first message, and every message is made of whole groups: whatever "
         "is compared with whatever, a group is the finest thing that comes out.",
-        "secure": "After the first message a site's numbers are masked; only sums over "
-        "a cohort of sites can be read, as long as the coordinator plays by the rules.",
+        "secure": "After the first message a site's numbers are masked or encrypted; "
+        "only sums over a cohort of sites can be read, as long as the coordinator "
+        "plays by the rules.",
         "dp": "Differentially private: each site releases one noisy summary, so that "
         f"whether a single row is in it can hardly be told (ε = {inside or '?'}; "
         "smaller is safer).",
