@@ -54,16 +54,24 @@ def made():
 
 
 def test_every_picture_is_shown_and_every_one_shown_is_made(made):
-    there = {path.stem for path in (DOCS / "pictures").iterdir()}
+    there = {path.stem for path in (DOCS / "pictures").glob("*.svg")}
     assert there == set(made.PICTURES)
     for name, (page, _) in made.PICTURES.items():
         assert f"pictures/{name}.svg" in (DOCS / page).read_text(encoding="utf-8")
 
 
+def test_every_photograph_is_shown_somewhere():
+    """Screenshots and benchmark plots are no code's output; a page must show each."""
+    pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    for path in (DOCS / "pictures").glob("*.png"):
+        assert f"pictures/{path.name}" in text
+
+
 def test_pictures_show_what_the_pages_compute(made, tmp_path):
     """The script draws anew what is committed, up to the last digits."""
     made.main(tmp_path)
-    for path in sorted((DOCS / "pictures").iterdir()):
+    for path in sorted((DOCS / "pictures").glob("*.svg")):
         words = [
             re.findall(r">([^<>\n]+)</text>", where.read_text(encoding="utf-8"))
             for where in (path, tmp_path / path.name)

@@ -160,9 +160,10 @@ def k_recovery(frame: Frame) -> Iterator[Table]:
     """How often k' is right."""
     mixtures = frame.where(group="mixtures")
     splits = list(dict.fromkeys(row.cell.split for row in mixtures.rows))
-    ours = mixtures.where(method=DEFAULT)
+    methods_at = mixtures.by(_at_level)
+    ours = methods_at.get(DEFAULT, Frame(()))
     rows = []
-    for method, runs in mixtures.by(lambda r: r.cell.method).items():
+    for method, runs in methods_at.items():
         parts = runs.by(lambda r: r.cell.split)
         cells = [_hits(parts.get(s), ours.where(split=s)) for s in splits]
         rows.append((method, *cells))
@@ -188,6 +189,12 @@ def k_recovery(frame: Frame) -> Iterator[Table]:
         ("data", "k*", *methods),
         tuple(rows),
     )
+
+
+def _at_level(row: Row) -> str:
+    """Return the method, with its privacy level where that is not the default."""
+    level = row.option("privacy")
+    return row.cell.method if level is None else f"{row.cell.method}, {level}"
 
 
 def _hits(runs: Frame | None, ours: Frame) -> str:
