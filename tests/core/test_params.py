@@ -89,7 +89,7 @@ def test_the_numbers_are_within_their_bounds(n_rows, min_cell):
         ({"min_cell": 2.5}, "min_cell must be a whole number, at least 1, not 2.5"),
         ({"contacts": 0}, "contacts must be a whole number, at least 1, not 0"),
         ({"candidates": 0}, "candidates must be a whole number, at least 1, not 0"),
-        ({"cells_per_root": 0.0}, "cells_per_root must be positive, not 0"),
+        ({"cells_per_root": 0.0}, "cells_per_root must be positive"),
         ({"band": -0.1}, "band must not be negative, not -0.1"),
         ({"prune": -1}, "prune must not be negative, not -1"),
         ({"drift": float("nan")}, "drift must not be negative, not nan"),

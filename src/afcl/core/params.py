@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from afcl.exceptions import InputError
 
+#: More cells per square root of rows than any client has.
+MOST_PER_ROOT = 1e6
 #: What may choose k; `auto` is the rule of the moment silhouette's band.
 CRITERIA = ("auto", "silhouette", "simplified", "ch", "db", "bic")
 
@@ -103,8 +105,9 @@ class DefaultParams:
             f"cohort must be a whole number, at least 3, not {self.cohort!r}",
         )
         _require(
-            self.cells_per_root > 0,
-            f"cells_per_root must be positive, not {self.cells_per_root}",
+            0 < self.cells_per_root <= MOST_PER_ROOT,
+            f"cells_per_root must be positive and at most {MOST_PER_ROOT:g}, not "
+            f"{self.cells_per_root}",
         )
         for name in ("band", "prune", "drift"):
             value = getattr(self, name)

@@ -14,6 +14,7 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.core import client
+from afcl.core.checks import check_plan
 from afcl.core.cohorts import Part, SecureHello, Task
 from afcl.core.messages import Addressed, Cells, Hello, Update
 from afcl.core.params import DefaultParams
@@ -132,6 +133,7 @@ def step(
         contact = 1 if memory is None else int(memory) + 1
         if contact >= params.contacts:
             raise RejectedMessage("this client has spent its epsilon")
+        check_plan(said, X.rows.shape[1])
         noisy = _noisy_around(X, said.seeds, params, f"step {contact}")
         return Update(client.reply(noisy, said, params)), contact
     return Update(client.reply(X, said, params)), memory

@@ -99,6 +99,8 @@ class Level:
 
 def parse_level(text: str) -> Level:
     """Read a level as a user writes it, or say in one line how to write it."""
+    if not isinstance(text, str):
+        raise InputError(f"privacy {text!r} is unknown: {_known()}")
     parts = text.replace(" ", "").lower().split("+")
     scheme = _SECURE.get(parts[0], MASKS)
     secure = parts[0] in _SECURE

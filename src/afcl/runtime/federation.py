@@ -177,6 +177,7 @@ def describe(
                 "rows": tally.rows,
                 "messages": tally.messages,
                 "bytes": tally.bytes,
+                "rejected": finished.rejected.get(client, 0),
             }
             for client, tally in sorted(finished.tallies.items())
         ],

@@ -28,14 +28,14 @@ from afcl.core.terms import (
     Terms,
 )
 from afcl.data.tables import Sites, in_input_order, read_sites
-from afcl.exceptions import InputError, RejectedMessage
+from afcl.exceptions import AfclError, InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.ledger import Ledger
 from afcl.privacy.levels import parse_level
 from afcl.runtime.agreement import announce
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.results import RESULT, write_labels, write_text
-from afcl.runtime.site import Charge, Site, settled, told_of
+from afcl.runtime.site import ODD, Charge, Site, settled, told_of
 
 SITE, MEMORY, SECRET = "site.json", "memory.bin", "secret.bin"
 WAITING, JOINED, REFUSED, DONE = "waiting", "joined", "refused", "done"
@@ -107,8 +107,20 @@ def keep_membership(folder: Path, membership: Membership) -> None:
 
 
 def answer(folder: Path, request: bytes) -> bytes:
-    """Answer one request of the coordinator, from what is in the site's folder."""
+    """Answer one request of the coordinator, from what is in the site's folder.
+
+    One that makes no sense is refused in one line.
+    """
     member = open_membership(folder)
+    try:
+        return _answer(folder, member, request)
+    except AfclError:
+        raise
+    except ODD as error:
+        raise RejectedMessage(f"this request cannot be answered: {error}") from error
+
+
+def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
     asked = decode(request)
     run = asked.terms.run if hasattr(asked, "terms") else asked.run
     if member.run not in ("", run):

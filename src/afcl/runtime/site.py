@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.core.checks import LARGEST
 from afcl.core.messages import Broadcast
 from afcl.core.protocol import (
     AnyMethod,
@@ -18,14 +19,23 @@ from afcl.core.protocol import (
     secret_rng,
     simulated_secret,
 )
-from afcl.core.scale import ranges_of
+from afcl.core.scale import Box, ranges_of
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
-from afcl.exceptions import RejectedMessage
+from afcl.exceptions import AfclError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.grouping import group_rows
 from afcl.runtime.agreement import select
 from afcl.runtime.codec import decode, encode
 
+#: What a request from somebody hostile may run into.
+ODD = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 #: Is told what a message costs (run and contact, mu of Gaussian DP) before it is sent.
 Charge = Callable[[str, float], None]
 
@@ -69,8 +79,18 @@ class Site:
         self._view: Any = None
 
     def answer(self, request: bytes) -> bytes:
-        """Answer one request."""
+        """Answer one request; one that makes no sense is refused in one line."""
         asked = decode(request)
+        try:
+            return self._answer(asked)
+        except AfclError:
+            raise
+        except ODD as error:
+            raise RejectedMessage(
+                f"this request cannot be answered: {error}"
+            ) from error
+
+    def _answer(self, asked: Any) -> bytes:
         if isinstance(asked, AskRanges):
             told = told_of(self.rows, asked.group)
             return encode(ranges_of(self.rows, asked.extremes, told))
@@ -83,7 +103,7 @@ class Site:
     def scaled(self, terms: Terms) -> Floats:
         """Return the rows in the agreed columns and units."""
         if self._scaled is None or self._terms is not terms:
-            self._terms, self._scaled = terms, terms.box.scale(self._agreed(terms))
+            self._terms, self._scaled = terms, _in_box(self._agreed(terms), terms.box)
         return self._scaled
 
     def _agreed(self, terms: Terms) -> Floats:
@@ -134,6 +154,16 @@ class Site:
         cost = private.spends(params, contact)
         if cost > 0:
             self._charge(f"{terms.run} {contact}", cost)
+
+
+def _in_box(rows: Floats, box: Box) -> Floats:
+    """Return the rows in the units of the box, or refuse a box that is none."""
+    fits = box.low.shape == box.span.shape == rows.shape[1:]
+    with np.errstate(all="ignore"):
+        scaled = box.scale(rows) if fits else rows
+    if not fits or not bool(np.all(np.abs(scaled) <= LARGEST)):
+        raise RejectedMessage("the agreed box does not fit these rows")
+    return scaled
 
 
 def told_of(rows: Floats, group: int) -> Floats:
