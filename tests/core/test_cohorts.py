@@ -221,6 +221,29 @@ def test_a_spoilt_sum_ends_the_cohort_and_its_members_keep_their_hellos(change):
         assert cohorts.result(state).sizes.sum() == 36
 
 
+def test_hellos_and_sums_outside_the_box_are_refused():
+    rows = tables(3)
+    state = SecureState(PARAMS, 0).within(2, True)
+    for client, X in enumerate(rows):
+        state, _ = cohorts.absorb_hello(state, greeting(client, X))
+    far = greeting(7, rows[0] + 5)
+    with pytest.raises(RejectedMessage, match="outside the agreed box"):
+        cohorts.absorb_hello(state, far)
+    state = everybody(cohorts.prepare(state), rows)
+    groups = state.open[0].n_groups
+    for client in range(3):
+        update = part_of(state, client, rows)
+        values = update.payload.values.copy()
+        if client == 0:  # the first group's sum and its sum of squares
+            values[[groups, groups + 2]] += np.array([1e3 / UNIT, 1e6 / UNIT], int)
+        part = dataclasses.replace(update.payload, values=values)
+        update = dataclasses.replace(update, payload=part)
+        state, _ = cohorts.absorb_update(state, update)
+    state = cohorts.prepare(state)
+    assert cohorts.done(state)
+    assert not state.answered
+
+
 def test_scatters_below_nothing_are_no_cells():
     counts = np.array([4])
     honest = np.array([4, *np.rint(np.array([2.0, 1.0]) / UNIT)]).astype(np.int64)

@@ -23,6 +23,7 @@ import numpy as np
 
 from afcl._typing import Bools, ClientId, Floats, Ints
 from afcl.core import rebuild, server
+from afcl.core.checks import HIGH, LOW
 from afcl.core.messages import (
     Broadcast,
     Cells,
@@ -102,6 +103,8 @@ class SecureState:
         The default preset's state on what is known: one bag per cohort.
     scheme
         How sums are made.
+    n_features, bounded
+        Columns that were agreed on, and whether a box was.
     """
 
     params: DefaultParams
@@ -121,6 +124,12 @@ class SecureState:
     dirty: bool = False
     version: int = 0
     scheme: Scheme = field(default_factory=Masks)
+    n_features: int = -1
+    bounded: bool = False
+
+    def within(self, n_features: int, bounded: bool) -> SecureState:
+        """Return the state that knows the agreement, before any message."""
+        return replace(self, n_features=n_features, bounded=bounded)
 
     def present(self) -> tuple[ClientId, ...]:
         """Return who waits for a cohort and has neither left nor fallen silent."""
@@ -140,10 +149,8 @@ def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnos
         "a key must be 32 bytes in hexadecimal",
     )
     known = ServerState(state.params, state.seed)
-    if state.hellos:
-        width = next(iter(state.hellos.values())).means.shape[1]
-        known = replace(known, n_features=width)
-    _, found = server.absorb_hello(known, replace(hello, payload=said.cells))
+    known = known.within(state.n_features, state.bounded)
+    heard, found = server.absorb_hello(known, replace(hello, payload=said.cells))
     client = hello.client
     back = replace(state, left=state.left - {client}, silent=state.silent - {client})
     if client in state.hellos:
@@ -159,6 +166,7 @@ def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnos
             rows={**state.rows, client: hello.n_rows},
             keys={**state.keys, client: said.key},
             waiting=(*state.waiting, client),
+            n_features=heard.n_features,
             dirty=True,
         ),
         found,
@@ -237,13 +245,19 @@ def _read(
         return replace(state, open={**others, number: asked}, dirty=True)
     cells = cells_from(numbers, cohort.counts, cohort.seeds.shape[1])
     state = replace(state, open=others, dirty=True)
-    if cells is None:
+    if cells is None or (state.bounded and not _in_box(cells)):
         return state
     return replace(
         state,
         answered={**state.answered, number: cells},
         spoken=state.spoken | set(cohort.members),
     )
+
+
+def _in_box(cells: Cells) -> bool:
+    """Whether means lie in the agreed box, or within one width of it."""
+    slack = UNIT * cells.means.shape[1]
+    return bool(np.all((cells.means > LOW - slack) & (cells.means < HIGH + slack)))
 
 
 def _is_count(numbers: Ints, rows: int) -> bool:
