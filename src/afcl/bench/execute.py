@@ -9,7 +9,9 @@ import signal
 import threading
 import time
 import warnings
+from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from afcl.bench.spec import Facts, Run
 from afcl.bench.store import CAPPED, DONE, FAILED, Record, Store
 from afcl.core.protocol import Clustering
 from afcl.exceptions import AfclError
+from afcl.methods import load_payloads
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.results import versions
 from afcl.runtime.simulate import Outcome, simulate
@@ -64,6 +67,7 @@ def work(
     The cap is on CPU seconds, so that a busy machine does not strike. An interruption
     is passed on: such a run has no record and is made again.
     """
+    _get_ready(run)
     limit = _Limit(cap)
     try:
         with limit:
@@ -77,6 +81,19 @@ def work(
             status, facts = FAILED, {"reason": what}
         record = Record(run, status, {**facts, "versions": versions()})
     Store(root).write(record)
+
+
+def _get_ready(run: Run) -> None:
+    """Import what the run needs first: a cap must not strike in the middle of that.
+
+    What is imported by halves stays so, and the worker's next runs would fail. A method
+    that does not exist fails where its record says so.
+    """
+    load_payloads()
+    with suppress(AfclError):
+        find_method(run.method)
+    import_module("afcl.kernels.native")
+    import_module("sklearn.cluster")
 
 
 class _Capped(BaseException):
