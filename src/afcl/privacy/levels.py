@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 
 from afcl.exceptions import InputError
 
+#: With fewer clients than this nobody is pointed at cohorts.
+FEW = 6
 #: Groups of `grouped` and delta of `dp` where the text does not say.
 GROUP, DELTA = 5, 1e-5
 
@@ -196,7 +198,7 @@ def too_small(sizes: Sequence[int], min_cell: int, level: str) -> str | None:
     found = parse_level(level)
     least = max(min_cell, found.group)
     unfolded = found.secure or found.family in ("exact", "affine") or least < 2
-    if unfolded or len(sizes) < 3:
+    if unfolded or len(sizes) < FEW:
         return None
     typical = sorted(sizes)[(len(sizes) - 1) // 2]
     if typical > 5 * least:
