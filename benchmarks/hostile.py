@@ -315,6 +315,13 @@ def honest_messages(least: int) -> tuple[int, int, int]:
 # ------------------------------------------------------------------ the command
 
 
+def _find(folder: Path) -> Path:
+    """Return SE.csv, wherever it lies in the folder."""
+    for path in sorted(folder.rglob("SE.csv")):
+        return path
+    raise SystemExit(f"no SE.csv in {folder}: give the folder that holds it")
+
+
 def main() -> int:
     """Print the tables; return 1 if something does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -324,7 +331,7 @@ def main() -> int:
     chosen = parser.parse_args()
     sets: dict[str, Callable[[int], Floats]] = {"SD1": lambda seed: make_sd1(seed)[0]}
     if chosen.data is not None:
-        seeds = np.loadtxt(chosen.data / "SE.csv", delimiter=",", skiprows=1)[:, :-1]
+        seeds = np.loadtxt(_find(chosen.data), delimiter=",", skiprows=1)[:, :-1]
         sets["SE"] = lambda _: seeds
     holds = True
     print(f"{CLIENTS} clients, {HOSTILE} hostile, {chosen.runs} runs, all counted")
