@@ -19,7 +19,8 @@ from afcl.privacy.attacks import Heard
 from afcl.privacy.levels import FAMILIES, Level, parse_level
 from afcl.privacy.masks import Sealed
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Coordinator, Spec, demands
+from afcl.runtime.coordinator import Coordinator, Spec
+from afcl.runtime.demands import demands
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.schedule import Schedule
 from afcl.runtime.simulate import Outcome, label_all

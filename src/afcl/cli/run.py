@@ -134,7 +134,7 @@ def cluster_files(
     from afcl.cli.execute import execute
     from afcl.data.tables import read_sites
     from afcl.privacy import EXACT_WARNING, parse_level, too_small
-    from afcl.runtime.coordinator import demands
+    from afcl.runtime.demands import demands
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
 

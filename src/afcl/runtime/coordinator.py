@@ -26,11 +26,12 @@ from afcl.core.messages import (
     array_bytes,
     refuse_unless,
 )
-from afcl.core.protocol import AnyMethod, Clustering, Demands, Message, privacy_of
+from afcl.core.protocol import AnyMethod, Clustering, Message
 from afcl.core.scale import Box, Ranges, given_box, minmax_box, no_box
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.runtime.codec import decode, encode
+from afcl.runtime.demands import demands
 from afcl.runtime.journal import Entry, Journal
 from afcl.runtime.transport import Failure, Reply, Ticket, Transport
 from afcl.trace import SCHEMA, Trace
@@ -594,36 +595,6 @@ class Coordinator:
             return
         stamp = {} if self._clock is None else {"at": self._clock()}
         self.trace.add(event, tick=self._tick, **fields, **stamp)
-
-
-def demands(
-    method: AnyMethod,
-    options: Mapping[str, Any],
-    scale: Any,
-    clients: int | None = None,
-) -> Demands:
-    """Return what a level asks of the agreement, or say what it lacks."""
-    private = privacy_of(method)
-    if private is None:
-        return Demands()
-    asked = private.demands(method.parameters(**options))
-    if asked.bounds and (isinstance(scale, str) or scale is None):
-        raise InputError(
-            f"privacy {options['privacy']} needs public bounds of every column, "
-            "because a site's own extremes would give rows away: scale=(low, high), or "
-            "--ranges COLUMN=LOW:HIGH on the command line"
-        )
-    if asked.box and scale is None:
-        raise InputError(
-            f"privacy {options['privacy']} needs a common scale: leave out scale=None"
-        )
-    if clients is not None and clients < asked.clients:
-        raise InputError(
-            f"privacy {options['privacy']} reads sums over cohorts of {asked.clients} "
-            f"clients, there are {clients}: lower cohort (3 at least), or choose "
-            "grouped(5)"
-        )
-    return asked
 
 
 PRETENDS = "a client does not say who it is or what it answers"

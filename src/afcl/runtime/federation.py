@@ -19,7 +19,8 @@ from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime.agreement import Scale, Wishes
 from afcl.runtime.codec import encode
-from afcl.runtime.coordinator import Coordinator, Finished, Spec, demands
+from afcl.runtime.coordinator import Coordinator, Finished, Spec
+from afcl.runtime.demands import demands
 from afcl.runtime.journal import Journal
 from afcl.runtime.lobby import Lobby, Post
 from afcl.runtime.results import (

@@ -10,7 +10,8 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.protocol import Clustering, PathLevel
-from afcl.runtime.coordinator import Coordinator, Finished, Spec, demands
+from afcl.runtime.coordinator import Coordinator, Finished, Spec
+from afcl.runtime.demands import demands
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
 from afcl.runtime.schedule import Replay, Schedule

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a privacy level asks of a run before it begins: a scale, bounds, clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from afcl.core.protocol import AnyMethod, Demands, privacy_of
+from afcl.exceptions import InputError
+
+
+def demands(
+    method: AnyMethod,
+    options: Mapping[str, Any],
+    scale: Any,
+    clients: int | None = None,
+) -> Demands:
+    """Return what a level asks of the agreement, or say what it lacks."""
+    private = privacy_of(method)
+    if private is None:
+        return Demands()
+    asked = private.demands(method.parameters(**options))
+    if asked.bounds and (isinstance(scale, str) or scale is None):
+        raise InputError(
+            f"privacy {options['privacy']} needs public bounds of every column, "
+            "because a site's own extremes would give rows away: scale=(low, high), or "
+            "--ranges COLUMN=LOW:HIGH on the command line"
+        )
+    if asked.box and scale is None:
+        raise InputError(
+            f"privacy {options['privacy']} needs a common scale: leave out scale=None"
+        )
+    if clients is not None and clients < asked.clients:
+        raise InputError(
+            f"privacy {options['privacy']} reads sums over cohorts of {asked.clients} "
+            f"clients, there are {clients}: lower cohort (3 at least), or choose "
+            "grouped(5)"
+        )
+    return asked
