@@ -100,6 +100,12 @@ def join_coincident(cells: Cells, owners: Ints) -> tuple[Cells, Ints]:
     return joined, np.where(alone, owners[kept], -1)
 
 
+def nothing(n_features: int) -> Cells:
+    """Return no cells at all."""
+    empty = np.empty((0, n_features))
+    return Cells(np.empty(0, dtype=np.int64), empty, np.empty(0))
+
+
 def union(bags: Iterable[Cells]) -> Cells:
     """Join cells of several clients, in the order given."""
     every = list(bags)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from afcl.core.cells import pool, union
+from afcl.core.cells import pool
 from afcl.core.indices import INDICES, choose, goodness
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
@@ -40,7 +40,7 @@ KEPT = 64
 
 def prepare(state: ServerState) -> ServerState:
     """R3 to R6 for whatever was absorbed since the last time."""
-    if not state.memory or state.prepared:
+    if not state.total_rows() or state.prepared:
         return state
     bag = state.bag()
     if state.need_seed:
@@ -160,12 +160,7 @@ def _update_candidates(state: ServerState) -> ServerState:
     """R6: polish every candidate on the replies, and the memory of who is silent."""
     polished = []
     for position, candidate in enumerate(state.candidates):
-        bag = union(
-            state.replies[client][position].cells
-            if client in state.replies
-            else state.memory[client]
-            for client in sorted(state.memory)
-        )
+        bag = state.level_bag(position)
         counts, centers, scatters = polish(bag, candidate.level.centers)
         if counts.shape[0] < 2:
             polished.append(candidate)
@@ -182,19 +177,12 @@ def _update_candidates(state: ServerState) -> ServerState:
 
 def _federated_scores(state: ServerState, position: int, level: Built) -> Scores:
     """R7: replied sums where there are any, the server's own view elsewhere."""
-    simplified = moment = 0.0
-    silent = []
-    for client in sorted(state.memory):
-        if client in state.replies:
-            simplified += state.replies[client][position].simplified
-            moment += state.replies[client][position].moment
-        else:
-            silent.append(state.memory[client])
-    if silent:
-        bag = union(silent)
+    simplified, moment = state.replied_sums(position)
+    bag = state.silent_bag()
+    if len(bag):
         cell_simplified, cell_moment = summary_silhouettes(bag, level)
         simplified += float((bag.counts * cell_simplified).sum())
         moment += float((bag.counts * cell_moment).sum())
-    n = sum(state.rows.values())
+    n = state.total_rows()
     scores: Scores = {"silhouette": moment / n, "simplified": simplified / n}
     return {**scores, **summary_scores(level)}

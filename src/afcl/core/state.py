@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from afcl._typing import ClientId, Floats
-from afcl.core.cells import union
+from afcl.core.cells import nothing, union
 from afcl.core.messages import Cells, LevelReply, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.path import Built
@@ -78,6 +78,32 @@ class ServerState:
     def bag(self) -> Cells:
         """R2: the union of all memories, by client id, then cell."""
         return union(self.memory[client] for client in sorted(self.memory))
+
+    def total_rows(self) -> int:
+        """Return the rows of all clients that said hello."""
+        return sum(self.rows.values())
+
+    def level_bag(self, position: int) -> Cells:
+        """R6: what was replied about a candidate, and the memory of who is silent."""
+        return union(
+            self.replies[client][position].cells
+            if client in self.replies
+            else self.memory[client]
+            for client in sorted(self.memory)
+        )
+
+    def silent_bag(self) -> Cells:
+        """Return the memory of the clients that have not replied to this version."""
+        silent = (c for c in sorted(self.memory) if c not in self.replies)
+        return union([nothing(self.n_features), *(self.memory[c] for c in silent)])
+
+    def replied_sums(self, position: int) -> tuple[float, float]:
+        """Return the replied sums of silhouettes about a candidate, by client id."""
+        simplified = moment = 0.0
+        for client in sorted(self.replies):
+            simplified += self.replies[client][position].simplified
+            moment += self.replies[client][position].moment
+        return simplified, moment
 
     def active(self) -> list[ClientId]:
         """Clients that said hello and have not left."""

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client's rows, wherever they are: read part by part, never all at once.
+
+A client's work on its rows is a map-reduce: every part is summarised by itself, and the
+summaries are added in the order of the parts. So it makes no difference to the code, and
+hardly any to the result, whether the rows are in memory, in files that are larger than
+memory, or spread over a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.core.scale import Box
+
+#: Rows whose sums are formed together. Parts that hold a multiple of it (but the last)
+#: give the same bits, however the rows are cut.
+BLOCK = 4096
+#: Numbers in a part of a table: 16 MB of them.
+PART = 1 << 21
+
+T = TypeVar("T")
+
+
+class Rows(Protocol):
+    """A client's rows in agreed units."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and of features."""
+        ...
+
+    def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
+        """Yield what `work` makes of each part of the rows, in their order."""
+        ...
+
+    def take(self, index: Ints) -> Floats:
+        """Return the rows at these increasing positions."""
+        ...
+
+    def table(self) -> Floats:
+        """Return all rows at once, or raise `InputError` where they do not fit."""
+        ...
+
+
+def rows_in_a_part(n_features: int) -> int:
+    """Return how many rows a part holds: a multiple of :data:`BLOCK`."""
+    return max(1, PART // (BLOCK * max(1, n_features))) * BLOCK
+
+
+class TableRows:
+    """Rows of a table in memory, brought to agreed units part by part.
+
+    Parameters
+    ----------
+    values
+        The table, which is neither copied nor changed.
+    box
+        The agreed map; None: the table is in agreed units already.
+    """
+
+    def __init__(self, values: Floats, box: Box | None = None) -> None:
+        self._values = values
+        self._box = box
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and of features."""
+        n, d = self._values.shape
+        return n, d
+
+    def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
+        """Yield what `work` makes of each part of the rows, in their order."""
+        n, d = self.shape
+        step = rows_in_a_part(d)
+        for start in range(0, max(n, 1), step):
+            yield work(self._agreed(self._values[start : start + step]))
+
+    def take(self, index: Ints) -> Floats:
+        """Return the rows at these increasing positions."""
+        return self._agreed(self._values[index])
+
+    def table(self) -> Floats:
+        """Return all rows at once."""
+        return self._agreed(self._values)
+
+    def _agreed(self, values: Floats) -> Floats:
+        return values if self._box is None else self._box.scale(values)
+
+
+def as_rows(X: Floats | Rows) -> Rows:
+    """Return rows that are read part by part: a table's, or as they are."""
+    return TableRows(X) if isinstance(X, np.ndarray) else X
