@@ -15,7 +15,6 @@ from afcl.core.messages import Cells
 from afcl.core.path import (
     Built,
     build_path,
-    groups_along,
     polish,
     summary_scores,
     summary_silhouettes,
@@ -107,18 +106,6 @@ def test_costs_of_the_merges_are_the_total_scatter(counts, means):
     assert sum(costs) == pytest.approx(float(total[0]), abs=1e-9)
     assert (np.diff(costs) >= -1e-9).all()
     assert merges[-1].size == counts.sum()
-
-
-def test_groups_along_by_hand():
-    merges = ward(np.ones(4), column(0, 1, 9, 3))
-    # 0-1 first (node 4), then 3 joins it (node 5), then 9.
-    found = [(k, groups.tolist()) for k, groups in groups_along(merges, 4)]
-    assert found == [
-        (4, [0, 1, 2, 3]),
-        (3, [2, 2, 0, 1]),
-        (2, [1, 1, 0, 1]),
-        (1, [0, 0, 0, 0]),
-    ]
 
 
 # -------------------------------------------------------------------- polish

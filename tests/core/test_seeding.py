@@ -68,8 +68,8 @@ def test_plus_plus_with_weights_by_hand():
 
 
 def test_plus_plus_ends_when_every_row_is_a_pick():
-    assert plus_plus(column(4, 4, 4), 3, Fixed(0.5)).tolist() == [1]
-    picks = plus_plus(column(1, 2, 1, 2), 4, Fixed(0.0, 0.9))
+    assert plus_plus(column(4, 4, 4), 3, Fixed(0.5, 0.1, 0.2)).tolist() == [1]
+    picks = plus_plus(column(1, 2, 1, 2), 4, Fixed(0.0, 0.9, 0.1, 0.1))
     assert picks.tolist() == [0, 3]
 
 

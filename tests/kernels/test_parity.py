@@ -215,6 +215,54 @@ def test_interact_by_hand(backend):
 
 
 @BACKENDS
+def test_intensities_by_hand(backend):
+    # Seeds 0, 9, 4; rows 1, 3 belong to 4, rows 5, 7, 9 to 0, none to 9; rate 0.5.
+    # Seed by seed: 5/2, 7/2, 9/2 of seed 0, then (1 - 4)/2, (3 - 4)/2 of seed 2.
+    # Means 7 and 2, scatters 4 + 0 + 4 and 1 + 1; the empty cell has none.
+    pulls = np.empty((5, 1))
+    owners, counts, means, scatters = backend.intensities(
+        column(1, 5, 7, 3, 9),
+        column(0, 9, 4),
+        np.array([2, 0, 0, 2, 0]),
+        np.array([0.5]),
+        pulls,
+    )
+    assert owners.tolist() == [0, 0, 0, 2, 2]
+    assert pulls[:, 0].tolist() == [2.5, 3.5, 4.5, -1.5, -0.5]
+    assert counts.tolist() == [3, 0, 2]
+    assert means[:, 0].tolist() == [7.0, 0.0, 2.0]
+    assert scatters.tolist() == [8.0, 0.0, 2.0]
+
+
+@BACKENDS
+def test_interact_affine_by_hand(backend):
+    # Rate 0.5, weight 1. Seed 0 at 0 pulls with row 4: r = 2, reach 16; seed 3 is 9
+    # away and joins, 9 is not. Both move half way, to 2 and 3.5; 0.5 * 4 is the part
+    # of beta. Row 1 next: r = 0.5, reach 1; seed 1 is at 3.5 and stays; beta of seed 0
+    # is 0.5 * 2 + 0.5 * 1.
+    seeds = column(0, 3, 9)
+    counts, places = backend.interact_affine(
+        seeds, np.array([0, 0]), column(2.0, 0.5), 1.0, 0.5
+    )
+    assert counts.tolist() == [2, 1, 0]
+    assert places[:, 0].tolist() == [1.5, 2.0, 0.0]
+    assert seeds[:, 0].tolist() == [0.0, 3.0, 9.0]
+
+
+@BACKENDS
+@pytest.mark.parametrize("current", [False, True])
+def test_interact_asks_again_for_seeds_that_moved(backend, current):
+    # Weight 1, rate 0.5. Row 4 pulls seed 0 (at 0) and seed 1 (at 3) to 2 and 3.5.
+    # Then row 3 of the same owner, r = 1.5 (reach 9): with anchor 0 seed 1 is 12.25
+    # away and stays, with anchor 2 it is 2.25 away and moves by 1.5 + 0.5 (2 - 3.5).
+    seeds, sent = column(0, 3), column(0, 3)
+    owners = np.array([0, 0])
+    backend.interact(seeds, sent, owners, column(2.0, 1.5), 1.0, 0.5, current)
+    expected = [3.5, 4.25] if current else [2.5, 3.5]
+    assert seeds[:, 0].tolist() == expected
+
+
+@BACKENDS
 def test_interact_with_the_current_anchor(backend):
     # Anchor 1: squared distances 0, 4, 64, reach 16; step 2 + 0.5 * (1 - m):
     # 1 + 2 = 3, 3 + 1 = 4.
@@ -259,6 +307,7 @@ def problem(seed, n, k, d):
         "counts": rng.integers(1, 5, k).astype(np.float64),
         "sent": rng.normal(size=(k, d)),
         "steps": rng.random(d),
+        "draws": rng.random(k),
     }
 
 
@@ -286,6 +335,35 @@ def run_all(module, case):
         found["silhouettes-objects"] = module.silhouettes(
             X, np.zeros(X.shape[0]), centers, np.zeros(k), case["counts"]
         )
+    found["plus_plus"] = module.plus_plus(X, case["weights"], case["draws"])
+    bounds = np.array([0, 1, k] if k > 1 else [0, 1])
+    for score in (0, 1, 2) if k > 2 else (0,):  # two centres have silhouettes
+        scores = np.array([0, score])[: bounds.shape[0] - 1]
+        found[f"tally-{score}"] = module.tally(
+            X, centers, bounds, scores, case["spreads"], case["counts"]
+        )
+    joined = module.ward(case["counts"], centers)
+    found["ward"] = joined
+    if X.shape[0]:
+        path = module.levels(
+            X,
+            case["weights"] + 1.0,
+            case["variances"],
+            centers,
+            case["counts"],
+            *joined[:2],
+            k - 1 if k > 3 else k,
+            5,
+        )
+        for place, (counts, means, scatters, *totals) in enumerate(path):
+            level = (counts, means, scatters, np.array(totals))
+            found[f"level-{place}"] = level
+    pulls = np.empty(X.shape)
+    cells = module.intensities(X, centers, case["labels"], case["steps"], pulls)
+    found["intensities"] = (*cells, pulls)
+    found["interact_affine"] = module.interact_affine(
+        centers, case["labels"], X, 0.7, 0.1
+    )
     for current in (False, True):
         seeds = centers.copy(order="K")
         module.interact(seeds, case["sent"], case["labels"], X, 0.7, 0.1, current)
@@ -425,6 +503,9 @@ def problems(draw):
         "counts": draw(arrays(np.float64, k, elements=st.integers(1, 4).map(float))),
         "sent": draw(arrays(np.float64, (k, d), elements=POINT)),
         "steps": draw(arrays(np.float64, d, elements=st.floats(0, 1))),
+        "draws": draw(
+            arrays(np.float64, k, elements=st.floats(0, 1, exclude_max=True))
+        ),
     }
 
 
@@ -443,17 +524,42 @@ CALLS = {
     "sums": (ROWS, np.ones(8), np.zeros(8, dtype=np.int64), 4),
     "lloyd": (ROWS, np.ones(8), CENTERS, 3),
     "microaggregate": (ROWS, 2),
+    "plus_plus": (ROWS, np.ones(8), np.zeros(4)),
+    "tally": (ROWS, CENTERS, np.array([0, 4]), np.zeros(1), np.zeros(4), np.ones(4)),
+    "ward": (np.ones(4), CENTERS),
+    "levels": (
+        ROWS,
+        np.ones(8),
+        np.zeros(8),
+        CENTERS,
+        np.ones(4),
+        np.zeros(3, dtype=np.int64),
+        np.zeros(3, dtype=np.int64),
+        4,
+        3,
+    ),
     "silhouettes": (ROWS, np.zeros(8), CENTERS, np.zeros(4), np.ones(4)),
     "compete": (ROWS, CENTERS, True),
     "interact": (CENTERS, CENTERS, np.zeros(8, dtype=np.int64), ROWS, 1.0, 0.1, False),
+    "intensities": (
+        ROWS,
+        CENTERS,
+        np.zeros(8, dtype=np.int64),
+        np.ones(2),
+        np.empty((8, 2)),
+    ),
+    "interact_affine": (CENTERS, np.zeros(8, dtype=np.int64), ROWS, 1.0, 0.1),
     "interact_matlab": (CENTERS, ROWS, np.ones(2), 1e-4),
 }
 #: Whose work is counted in rows times seeds, and the work of the calls above.
-SEQUENTIAL = {"compete": 32, "interact": 32, "interact_matlab": 32}
+SEQUENTIAL = dict.fromkeys(
+    ("compete", "intensities", "interact", "interact_affine", "interact_matlab"), 32
+)
 WORK = {
     **dict.fromkeys(CALLS, 8 * 4 * 2),
     "sums": 8 * 2,
     "microaggregate": 8 * 2 * 8 // 2,
+    "ward": 4 * 4 * 2,
     **SEQUENTIAL,
 }
 
@@ -486,9 +592,19 @@ def test_large_work_is_compiled(monkeypatch, name, environment):
     else:
         monkeypatch.setenv("AFCL_KERNELS", environment)
     limit = "LARGE_SEQUENTIAL" if name in SEQUENTIAL else "LARGE"
+    monkeypatch.setattr(kernels, "_loaded", lambda: False)
     monkeypatch.setattr(kernels, limit, WORK[name])
     assert reached(monkeypatch, name) == ["native"]
     monkeypatch.setattr(kernels, limit, WORK[name] + 1)
+    assert reached(monkeypatch, name) == ["reference"]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_less_work_is_enough_once_the_compiled_kernels_are_there(monkeypatch, name):
+    monkeypatch.setenv("AFCL_KERNELS", "auto")
+    monkeypatch.setattr(kernels, "LARGE_LOADED", WORK[name])
+    assert reached(monkeypatch, name) == ["native"]
+    monkeypatch.setattr(kernels, "LARGE_LOADED", WORK[name] + 1)
     assert reached(monkeypatch, name) == ["reference"]
 
 

@@ -1,32 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a client of the default preset computes: its hello and its replies.
 
-A client works on its rows, or (at the privacy levels that form groups or a synopsis
-once and for all) on a bag of cells that stands for them.
+A client works on its rows, which it reads part by part and once a message, or (at the
+privacy levels that form groups or a synopsis once and for all) on a bag of cells that
+stands for them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.cells import cells_of, fold, fold_owned, join_coincident, pool
+from afcl.core.cells import fold, fold_owned, join_coincident, pool
 from afcl.core.checks import check_plan
 from afcl.core.messages import Cells, Level, LevelReply, Plan, Summary
 from afcl.core.params import DefaultParams
+from afcl.core.rows import Rows, as_rows
 from afcl.core.seeding import plus_plus
 from afcl.exceptions import InputError
-from afcl.kernels import assign, lloyd, silhouettes
+from afcl.kernels import assign, lloyd, silhouettes, tally
 
 #: What a client works on: its rows, or cells that stand for them.
-View: TypeAlias = Floats | Cells
+View: TypeAlias = Floats | Rows | Cells
 
 #: Lloyd iterations behind the hello's cells.
 HELLO_ITERATIONS = 5
 #: Rows beyond which the hello's cells are placed on a seeded sample of this size.
-SEEDING_SAMPLE = 32_768
+SEEDING_SAMPLE = 8192
 
 
 def rows_in(view: View) -> int:
@@ -46,16 +50,17 @@ def condense(X: View, params: DefaultParams, rng: np.random.Generator) -> Cells:
     if isinstance(X, Cells):
         weights = X.counts.astype(np.float64)
         picks = plus_plus(X.means, params.cells_for(n), rng, weights)
-        centers, labels = lloyd(X.means, weights, X.means[picks], HELLO_ITERATIONS)
-        return _folded(_grouped(X, labels, centers.shape[0]), params.min_cell)
-    sample = X
+        _, labels = lloyd(X.means, weights, X.means[picks], HELLO_ITERATIONS)
+        return _folded(_pooled(X, labels, picks.shape[0])[0], params.min_cell)
+    rows = as_rows(X)
+    index = np.arange(n)
     if n > SEEDING_SAMPLE:
-        sample = X[np.sort(rng.choice(n, SEEDING_SAMPLE, replace=False))]
+        index = np.sort(rng.choice(n, SEEDING_SAMPLE, replace=False))
+    sample = rows.take(index)
     start = sample[plus_plus(sample, params.cells_for(n), rng)]
-    centers, labels = lloyd(sample, np.ones(sample.shape[0]), start, HELLO_ITERATIONS)
-    if n > SEEDING_SAMPLE:
-        labels, _ = assign(X, centers)
-    return _folded(cells_of(X, labels, centers.shape[0]), params.min_cell)
+    centers, _ = lloyd(sample, np.ones(sample.shape[0]), start, HELLO_ITERATIONS)
+    ((cells, _), _) = _summaries(rows, [centers])[0]
+    return _folded(cells, params.min_cell)
 
 
 def _folded(cells: Cells, min_cell: int) -> Cells:
@@ -63,48 +68,105 @@ def _folded(cells: Cells, min_cell: int) -> Cells:
     return join_coincident(folded, np.arange(len(folded)))[0]
 
 
-def cells_around(X: View, centers: Floats, min_cell: int) -> tuple[Cells, Ints]:
-    """Return the client's cells by nearest centre, of at least `min_cell` rows.
+def reply(X: View, plan: Plan, params: DefaultParams) -> Summary:
+    """Answer a broadcast: cells around the seeds, and a view of each candidate."""
+    if isinstance(X, Cells):
+        check_plan(plan, X.means.shape[1])
+        seen = [(_around(X, plan.seeds), np.zeros(2))]
+        for level in plan.candidates:
+            seen.append((_around(X, level.centers), _scored(X, level)))
+    else:
+        check_plan(plan, X.shape[1])
+        sets = [plan.seeds, *(level.centers for level in plan.candidates)]
+        seen = _summaries(as_rows(X), sets, plan.candidates)
+    cells, owners = _told(*seen[0][0], params.min_cell)
+    levels = []
+    for level, (around, totals) in zip(plan.candidates, seen[1:], strict=True):
+        told = _told(*around, params.min_cell)
+        simplified, moment = totals.tolist()
+        levels.append(LevelReply(*told, simplified, moment, level.revision))
+    return Summary(cells, owners, tuple(levels))
+
+
+def _told(cells: Cells, owners: Ints, min_cell: int) -> tuple[Cells, Ints]:
+    """Return cells of at least `min_cell` rows, no two with the same mean.
 
     Beside them stands whose each is: the number of its centre, -1 where rows of several
     were folded together.
     """
-    labels, _ = assign(X.means if isinstance(X, Cells) else X, centers)
-    cells = _grouped(X, labels, centers.shape[0])
-    return join_coincident(*fold_owned(cells, np.unique(labels), min_cell))
+    return join_coincident(*fold_owned(cells, owners, min_cell))
 
 
-def _grouped(X: View, labels: Ints, k: int) -> Cells:
-    """Return the non-empty cells of labelled rows, or of cells that stand for rows."""
-    if not isinstance(X, Cells):
-        return cells_of(X, labels, k)
+# ------------------------------------------------------------------ of rows
+
+
+def _summaries(
+    rows: Rows, sets: Sequence[Floats], levels: Sequence[Level] = ()
+) -> list[tuple[tuple[Cells, Ints], Floats]]:
+    """Read the rows once and return what each set of centres makes of them.
+
+    That is the non-empty cells by nearest centre with the centres' numbers, and the
+    sums of the simplified and the moment silhouette. The last sets are the `levels`;
+    only of these silhouettes are computed.
+    """
+    plain = len(sets) - len(levels)
+    nothing = np.zeros(sum(centers.shape[0] for centers in sets[:plain]))
+    work = partial(
+        tally,
+        centers=np.concatenate(sets),
+        bounds=np.cumsum([0, *(centers.shape[0] for centers in sets)]),
+        scores=np.array([0] * plain + [2] * len(levels)),
+        spreads=np.concatenate([nothing, *(level.spreads for level in levels)]),
+        sizes=np.concatenate([nothing, *(level.counts for level in levels)]),
+    )
+    parts = rows.map(work)
+    counts, firsts, seconds, totals = next(parts)
+    for more in parts:
+        for total, part in zip((counts, firsts, seconds, totals), more, strict=True):
+            total += part
+    edges = work.keywords["bounds"]
+    return [
+        (_cells(centers, counts[a:b], firsts[a:b], seconds[a:b]), total)
+        for centers, a, b, total in zip(
+            sets, edges[:-1], edges[1:], totals, strict=True
+        )
+    ]
+
+
+def _cells(
+    centers: Floats, counts: Floats, firsts: Floats, seconds: Floats
+) -> tuple[Cells, Ints]:
+    """Return the non-empty cells from the sums around their centres.
+
+    With s = sum of x - c, the mean is c + s/o and the scatter sum |x - c|^2 - |s|^2/o.
+    """
+    held = np.flatnonzero(counts)
+    mass = counts[held]
+    shifts = firsts[held] / mass[:, None]
+    scatters = seconds[held] - mass * (shifts * shifts).sum(axis=1)
+    cells = Cells(
+        mass.astype(np.int64), centers[held] + shifts, np.maximum(scatters, 0.0)
+    )
+    return cells, held
+
+
+# ------------------------------------------------------------------ of cells
+
+
+def _around(X: Cells, centers: Floats) -> tuple[Cells, Ints]:
+    labels, _ = assign(X.means, centers)
+    return _pooled(X, labels, centers.shape[0])
+
+
+def _pooled(X: Cells, labels: Ints, k: int) -> tuple[Cells, Ints]:
+    """Return the non-empty groups of labelled cells, with the labels."""
     counts, means, scatters = pool(X, labels, k)
     held = np.flatnonzero(counts)
-    return Cells(counts[held].astype(np.int64), means[held], scatters[held])
+    return Cells(counts[held].astype(np.int64), means[held], scatters[held]), held
 
 
-def reply(X: View, plan: Plan, params: DefaultParams) -> Summary:
-    """Answer a broadcast: cells around the seeds, and a view of each candidate."""
-    check_plan(plan, (X.means if isinstance(X, Cells) else X).shape[1])
-    cells, owners = cells_around(X, plan.seeds, params.min_cell)
-    return Summary(
-        cells,
-        owners,
-        tuple(_view(X, level, params.min_cell) for level in plan.candidates),
-    )
-
-
-def _view(X: View, level: Level, min_cell: int) -> LevelReply:
-    simplified, moment = _silhouette_sums(X, level)
-    cells, owners = cells_around(X, level.centers, min_cell)
-    return LevelReply(cells, owners, simplified, moment, level.revision)
-
-
-def _silhouette_sums(X: View, level: Level) -> tuple[float, float]:
+def _scored(X: Cells, level: Level) -> Floats:
     """Return the sums over all rows; a cell counts as often as it holds rows."""
     about = (level.centers, level.spreads, level.counts)
-    if isinstance(X, Cells):
-        simplified, moment, _ = silhouettes(X.means, X.scatters / X.counts, *about)
-        return float((X.counts * simplified).sum()), float((X.counts * moment).sum())
-    simplified, moment, _ = silhouettes(X, np.zeros(X.shape[0]), *about)
-    return float(simplified.sum()), float(moment.sum())
+    simplified, moment, _ = silhouettes(X.means, X.scatters / X.counts, *about)
+    return np.array([(X.counts * simplified).sum(), (X.counts * moment).sum()])

@@ -9,10 +9,9 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.balance import Contribution
-from afcl.core.cells import cells_of
-from afcl.core.messages import Intensities
+from afcl.core.messages import Cells, Intensities
 from afcl.core.params import PaperParams
-from afcl.kernels import compete, interact
+from afcl.kernels import compete, intensities, interact
 
 
 def in_order(X: Floats, params: PaperParams, rng: np.random.Generator) -> Floats:
@@ -30,13 +29,11 @@ def accumulate(
     `winners` is c of every row, `rate` is eta, or one rate per attribute. Rows come
     seed by seed, and in their order within a seed.
     """
-    order = np.argsort(winners, kind="stable")
-    owners = winners[order]
-    return Intensities(
-        owners,
-        rate * (X[order] - seeds[owners]),
-        cells_of(X, winners, seeds.shape[0]),
-    )
+    rates: Floats = rate * np.ones(seeds.shape[1])
+    pulls = np.empty(X.shape)
+    owners, counts, means, scatters = intensities(X, seeds, winners, rates, pulls)
+    held = np.flatnonzero(counts)
+    return Intensities(owners, pulls, Cells(counts[held], means[held], scatters[held]))
 
 
 def client_upload(

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl import kernels
+from afcl._typing import Floats
 from afcl.core.cells import pool
 from afcl.core.indices import bic, calinski_harabasz, davies_bouldin
 from afcl.core.messages import Cells
 from afcl.core.protocol import Merge, Scores
-from afcl.kernels import lloyd, silhouettes, squared_distances
+from afcl.kernels import lloyd, silhouettes
 
 #: Lloyd iterations a level gets on the bag.
 POLISH = 20
@@ -44,40 +44,8 @@ def ward(counts: Floats, means: Floats) -> tuple[Merge, ...]:
 
     The cost of joining i and j is o_i o_j / (o_i + o_j) |b_i - b_j|^2.
     """
-    k = counts.shape[0]
-    counts, means = counts.copy(), means.copy()
-    node = np.arange(k)
-    cost = squared_distances(means, means) * _harmonic(counts[:, None], counts[None, :])
-    cost[np.tril_indices(k)] = np.inf
-    merges = []
-    for step in range(k - 1):
-        i, j = divmod(int(cost.argmin()), k)
-        size = counts[i] + counts[j]
-        merges.append(Merge(int(node[i]), int(node[j]), float(cost[i, j]), float(size)))
-        means[i] = (counts[i] * means[i] + counts[j] * means[j]) / size
-        counts[i] = size
-        node[i], node[j] = k + step, -1
-        cost[j, :] = np.inf
-        cost[:, j] = np.inf
-        others = np.flatnonzero((node >= 0) & (np.arange(k) != i))
-        fresh = squared_distances(means[others], means[i][None, :])[:, 0]
-        fresh *= _harmonic(counts[others], counts[i])
-        cost[np.minimum(i, others), np.maximum(i, others)] = fresh
-    return tuple(merges)
-
-
-def _harmonic(a: Floats, b: Floats) -> Floats:
-    product: Floats = a * b / (a + b)
-    return product
-
-
-def groups_along(merges: tuple[Merge, ...], k: int) -> Iterator[tuple[int, Ints]]:
-    """Yield (number of groups, group of every seed), from k groups down to one."""
-    group = np.arange(k)
-    yield k, group.copy()
-    for step, merge in enumerate(merges):
-        group[(group == merge.left) | (group == merge.right)] = k + step
-        yield k - step - 1, np.unique(group, return_inverse=True)[1].astype(np.int64)
+    steps = (part.tolist() for part in kernels.ward(counts, means))
+    return tuple(Merge(*step) for step in zip(*steps, strict=True))
 
 
 def polish(bag: Cells, centers: Floats) -> tuple[Floats, Floats, Floats]:
@@ -109,18 +77,6 @@ def summary_scores(level: Built) -> Scores:
     }
 
 
-def _scored(bag: Cells, counts: Floats, centers: Floats, scatters: Floats) -> Built:
-    bare = Built(centers, counts, scatters, {})
-    simplified, moment = summary_silhouettes(bag, bare)
-    weights = bag.counts / bag.counts.sum()
-    scores: Scores = {
-        "silhouette": float((weights * moment).sum()),
-        "simplified": float((weights * simplified).sum()),
-        **summary_scores(bare),
-    }
-    return Built(centers, counts, scatters, scores)
-
-
 def build_path(
     bag: Cells, seeds: Cells, merges: tuple[Merge, ...], max_clusters: int
 ) -> tuple[Built, ...]:
@@ -129,15 +85,25 @@ def build_path(
     A level starts from the pooled means of its groups of seeds. Levels that end with
     the same k after dropping empty centres: the higher moment silhouette stays.
     """
+    found = kernels.levels(
+        bag.means,
+        bag.counts.astype(np.float64),
+        bag.scatters,
+        seeds.means,
+        seeds.counts.astype(np.float64),
+        np.array([merge.left for merge in merges], dtype=np.int64),
+        np.array([merge.right for merge in merges], dtype=np.int64),
+        max_clusters,
+        POLISH,
+    )
+    n = float(bag.counts.sum())
     levels: dict[int, Built] = {}
-    for k, groups in groups_along(merges, len(seeds)):
-        if not 2 <= k <= max_clusters:
-            continue
-        start = pool(seeds, groups, k)[1]
-        counts, centers, scatters = polish(bag, start)
+    for counts, centers, scatters, simplified, moment in found:
         if counts.shape[0] < 2:
             continue
-        level = _scored(bag, counts, centers, scatters)
+        bare = Built(centers, counts, scatters, {})
+        scores: Scores = {"silhouette": moment / n, "simplified": simplified / n}
+        level = replace(bare, scores={**scores, **summary_scores(bare)})
         rival = levels.get(level.k)
         if rival is None or _silhouette(level) > _silhouette(rival):
             levels[level.k] = level

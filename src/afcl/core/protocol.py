@@ -188,9 +188,10 @@ class Private(Protocol):
         """Return what the level asks of the agreement."""
         ...
 
-    def view(self, X: Floats, params: Any, rng: np.random.Generator) -> Any:
+    def view(self, X: Any, params: Any, rng: np.random.Generator) -> Any:
         """Return what a client works on instead of its rows, formed once and for all.
 
+        X is the table, or (for a method that works `in_parts`) the rows to be read.
         `rng` draws from the client's own secret, never from the run's seed. What is
         returned takes the place of X in `hello` and `client_step`.
         """

@@ -24,7 +24,7 @@ from afcl.core.competition import client_upload
 from afcl.core.messages import payload, refuse_unless
 from afcl.core.objective import objective
 from afcl.core.params import PaperParams
-from afcl.kernels import squared_distances
+from afcl.kernels import interact_affine
 
 
 @payload
@@ -51,22 +51,9 @@ def pulls(
 ) -> Pulls:
     """Play the server's interaction on the client's own rows."""
     upload = client_upload(X, seeds, params, rng)
-    step = weight * params.learning_rate
-    moved = seeds.copy()
-    counts = np.zeros(seeds.shape[0], dtype=np.int64)
-    places = np.zeros_like(seeds)
-    for owner, intensity in zip(upload.owners, upload.intensities, strict=True):
-        anchor, pull = seeds[owner], weight * intensity
-        reach = pull / params.learning_rate
-        radius = 0.0
-        for part in reach.tolist():
-            radius += part * part
-        joined = squared_distances(moved, anchor[None, :])[:, 0] <= radius
-        joined[owner] = True
-        moved[joined] = moved[joined] + (pull + step * (anchor - moved[joined]))
-        counts[joined] += 1
-        row = anchor + intensity / params.learning_rate
-        places[joined] = (1 - step) * places[joined] + step * row
+    counts, places = interact_affine(
+        seeds, upload.owners, upload.intensities, weight, params.learning_rate
+    )
     own = Contribution(weight, seeds, upload)
     return Pulls(counts, places, weight, objective([own]))
 

@@ -2,9 +2,9 @@
 """A client's rows, wherever they are: read part by part, never all at once.
 
 A client's work on its rows is a map-reduce: every part is summarised by itself, and the
-summaries are added in the order of the parts. So it makes no difference to the code, and
-hardly any to the result, whether the rows are in memory, in files that are larger than
-memory, or spread over a cluster.
+summaries are added in the order of the parts. So it makes no difference to the code,
+and hardly any to the result, whether the rows are in memory, in files that are larger
+than memory, or spread over a cluster.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.scale import Box
+from afcl.core.scale import Box, Ranges
+from afcl.kernels import BLOCK
 
-#: Rows whose sums are formed together. Parts that hold a multiple of it (but the last)
-#: give the same bits, however the rows are cut.
-BLOCK = 4096
 #: Numbers in a part of a table: 16 MB of them.
 PART = 1 << 21
 
@@ -35,7 +33,11 @@ class Rows(Protocol):
         ...
 
     def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
-        """Yield what `work` makes of each part of the rows, in their order."""
+        """Yield what `work` makes of each part of the rows, in their order.
+
+        Parts of :func:`rows_in_a_part` rows (but the last) give the bits that a table
+        in memory gives; others give the same but for rounding.
+        """
         ...
 
     def take(self, index: Ints) -> Floats:
@@ -47,8 +49,31 @@ class Rows(Protocol):
         ...
 
 
+class Source(Protocol):
+    """A client's rows as they are kept: files, a cluster, anything but an array.
+
+    `streamed` tells it from an array. Optional: `labels(function)`, which returns the
+    labels of all rows as a collection of the source's own kind instead of part by part.
+    """
+
+    streamed: bool
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and of columns."""
+        ...
+
+    def ranges(self, extremes: bool = True) -> Ranges:
+        """Return what the client says of its rows for the agreement."""
+        ...
+
+    def within(self, box: Box, places: Ints | None = None) -> Rows:
+        """Return the rows in agreed columns (None: all) and units."""
+        ...
+
+
 def rows_in_a_part(n_features: int) -> int:
-    """Return how many rows a part holds: a multiple of :data:`BLOCK`."""
+    """Return how many rows a part holds: a multiple of the kernels' block."""
     return max(1, PART // (BLOCK * max(1, n_features))) * BLOCK
 
 
@@ -61,17 +86,22 @@ class TableRows:
         The table, which is neither copied nor changed.
     box
         The agreed map; None: the table is in agreed units already.
+    places
+        Where the agreed columns are; None: they are the table's.
     """
 
-    def __init__(self, values: Floats, box: Box | None = None) -> None:
+    def __init__(
+        self, values: Floats, box: Box | None = None, places: Ints | None = None
+    ) -> None:
         self._values = values
         self._box = box
+        self._places = places
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and of features."""
         n, d = self._values.shape
-        return n, d
+        return n, d if self._places is None else self._places.shape[0]
 
     def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
         """Yield what `work` makes of each part of the rows, in their order."""
@@ -89,6 +119,8 @@ class TableRows:
         return self._agreed(self._values)
 
     def _agreed(self, values: Floats) -> Floats:
+        if self._places is not None:
+            values = values[:, self._places]
         return values if self._box is None else self._box.scale(values)
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from afcl import kernels
 from afcl._typing import Floats, Ints
 from afcl.kernels import assign, lloyd
 
@@ -29,22 +30,8 @@ def plus_plus(X: Floats, k: int, rng: Uniform, weights: Floats | None = None) ->
     `n_local_trials=1`. Ends early when every row coincides with a pick.
     """
     mass = np.ones(X.shape[0]) if weights is None else weights
-    picks = [_draw(mass, rng)]
-    distances = ((X - X[picks[0]]) ** 2).sum(axis=1)
-    while len(picks) < k:
-        potential = mass * distances
-        if not potential.sum() > 0:
-            break
-        picks.append(_draw(potential, rng))
-        distances = np.minimum(distances, ((X - X[picks[-1]]) ** 2).sum(axis=1))
-    return np.array(picks, dtype=np.int64)
-
-
-def _draw(mass: Floats, rng: Uniform) -> int:
-    """Draw an index in proportion to its mass."""
-    cumulated = np.cumsum(mass)
-    index = int(np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right"))
-    return min(index, int(np.flatnonzero(mass)[-1]))
+    draws = np.array([rng.random() for _ in range(k)])
+    return kernels.plus_plus(np.ascontiguousarray(X), mass, draws)
 
 
 def weighted_kmeans(

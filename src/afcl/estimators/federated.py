@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from afcl._typing import Bools, Floats, Ints
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.scale import Box
-from afcl.data.tables import from_frames
 from afcl.estimators import storage
+from afcl.estimators.clients import Table, aligned, is_source
 from afcl.exceptions import InputError
 from afcl.kernels import assign
 from afcl.runtime.coordinator import Spec
@@ -83,7 +83,9 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     random_state: Any
     verbose: bool
     cluster_centers_: Any
-    _fit_rows: Floats | None
+    labels_: Any
+    client_labels_: list[Any]
+    _fit_rows: list[Floats] | None
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
         """Return the method and its options; every subclass says which."""
@@ -116,13 +118,14 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         )
         owner, names = _owners(clients, rows.shape[0])
         kept = _kept(rows, self.missing)
-        groups = [np.flatnonzero((owner == g) & kept) for g in range(len(names))]
-        outcome = self._run([rows[index] for index in groups], names)
-        self._fit_rows = rows
+        order, ends = _by_owner(owner, len(names))
+        groups = [own[kept[own]] for own in np.split(order, ends)]
+        outcome = self._run([_rows_at(rows, index) for index in groups], names)
+        self._fit_rows = [rows]
         self.labels_ = np.full(rows.shape[0], -1, dtype=np.int64)
         for index, labels in zip(groups, outcome.labels, strict=True):
             self.labels_[index] = labels
-        self.client_labels_ = [self.labels_[owner == g] for g in range(len(names))]
+        self.client_labels_ = [self.labels_[own] for own in np.split(order, ends)]
         return self
 
     def fit_clients(self, tables: Sequence[Any]) -> Self:
@@ -131,42 +134,66 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         Parameters
         ----------
         tables : sequence of array-like of shape (n_rows, n_features)
-            Arrays, pandas or Polars frames; frames are matched by column name.
+            Arrays, pandas or Polars frames; frames are matched by column name. Also
+            tables that are kept elsewhere, such as
+            :class:`~afcl.runtime.cluster.ClusterTable`.
 
         Returns
         -------
         self
             The fitted estimator; `labels_` runs through the tables one after the
-            other, `client_labels_` has one array per table.
+            other, `client_labels_` has one array per table. Rows that are kept
+            elsewhere keep their labels there: `client_labels_` has a collection that
+            computes them, and `labels_` is None.
         """
         if len(tables) == 0:
             raise InputError("fit_clients needs at least one table")
-        arrays, columns = from_frames(tables)
-        arrays = [
-            check_array(
-                a,
+        tables, columns = aligned(tables)
+        given: list[Any] = [
+            table
+            if is_source(table)
+            else check_array(
+                table,
                 dtype=np.float64,
                 ensure_all_finite=self._finite(),
                 input_name=f"table {g}",
             )
-            for g, a in enumerate(arrays)
+            for g, table in enumerate(tables)
         ]
-        self.n_features_in_ = arrays[0].shape[1]
+        self.n_features_in_ = given[0].shape[1]
         if columns is not None:
             self.feature_names_in_ = np.asarray(columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        masks = [_kept(a, self.missing) for a in arrays]
-        names = [str(g) for g in range(len(arrays))]
-        kept = [a[m] for a, m in zip(arrays, masks, strict=True)]
+        names = [str(g) for g in range(len(given))]
+        if any(is_source(table) for table in given):
+            return self._fit_sources(given, names)
+        masks = [_kept(a, self.missing) for a in given]
+        kept = [a if m.all() else a[m] for a, m in zip(given, masks, strict=True)]
         outcome = self._run(kept, names)
-        self._fit_rows = np.concatenate(arrays)
-        self.client_labels_ = []
-        for mask, labels in zip(masks, outcome.labels, strict=True):
-            full = np.full(mask.shape[0], -1, dtype=np.int64)
-            full[mask] = labels
-            self.client_labels_.append(full)
-        self.labels_ = np.concatenate(self.client_labels_)
+        self._fit_rows = given
+        ends = np.cumsum([mask.shape[0] for mask in masks])
+        self.labels_ = np.full(ends[-1], -1, dtype=np.int64)
+        self.client_labels_ = np.split(self.labels_, ends[:-1])
+        for own, mask, labels in zip(
+            self.client_labels_, masks, outcome.labels, strict=True
+        ):
+            own[mask] = labels
+        return self
+
+    def _fit_sources(self, tables: list[Any], names: list[str]) -> Self:
+        """Cluster tables of which some are kept elsewhere, as are their labels."""
+        if self.missing != "error":
+            raise InputError(
+                "missing='drop' needs tables in memory: leave such rows out before"
+            )
+        outcome = self._run(tables, names)
+        self._fit_rows = None
+        self.labels_ = None
+        self.client_labels_ = [
+            labels if isinstance(labels, np.ndarray) else labels.collection()
+            for labels in outcome.labels
+        ]
         return self
 
     def _finite(self) -> bool | str:
@@ -176,7 +203,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             )
         return "allow-nan" if self.missing == "drop" else True
 
-    def _run(self, tables: list[Floats], names: list[str]) -> Outcome:
+    def _run(self, tables: Sequence[Table], names: list[str]) -> Outcome:
         for name, table in zip(names, tables, strict=True):
             if table.shape[0] == 0:
                 raise InputError(f"client {name} has no rows left")
@@ -279,8 +306,9 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             known = ", ".join(str(k) for k in sorted(levels)) or "none"
             raise InputError(f"k={k} is not on the path; it holds {known}")
         if X is None and self._fit_rows is None:
-            raise InputError("a loaded model holds no rows: call cut(k, X)")
-        rows, kept = self._new_rows(self._fit_rows if X is None else X)
+            raise InputError("this model holds no rows: call cut(k, X)")
+        given = np.concatenate(self._fit_rows or ()) if X is None else X
+        rows, kept = self._new_rows(given)
         labels = np.full(rows.shape[0], -1, dtype=np.int64)
         labels[kept] = assign(self._box.scale(rows[kept]), levels[k].centers)[0]
         return labels
@@ -320,6 +348,21 @@ def _owners(clients: ArrayLike | None, n: int) -> tuple[Ints, list[str]]:
         )
     names, owner = np.unique(given, return_inverse=True)
     return owner.astype(np.int64), [str(name) for name in names]
+
+
+def _by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
+    """Return all rows' numbers, owner by owner, and where all but the last end."""
+    order = np.argsort(owner, kind="stable")
+    ends = np.cumsum(np.bincount(owner, minlength=owners))[:-1]
+    return order, ends
+
+
+def _rows_at(rows: Floats, index: Ints) -> Floats:
+    """Return these rows, without a copy if they lie one after the other."""
+    first, last = (index[0], index[-1]) if index.size else (0, -1)
+    if last - first + 1 == index.size:
+        return rows[first : last + 1]
+    return rows[index]
 
 
 def _kept(rows: Floats, missing: str) -> Bools:

@@ -26,10 +26,15 @@ FORMAT = 1
 
 def save(model: FederatedClusterer, folder: Path) -> None:
     """Write `model` to `folder`; the JSON file comes last and makes it valid."""
+    # Labels that are kept elsewhere stay there.
+    held = [
+        labels if isinstance(labels, np.ndarray) else np.empty(0, dtype=np.int64)
+        for labels in model.client_labels_
+    ]
     arrays: dict[str, AnyArray] = {
-        "labels": model.labels_,
-        "client_rows": np.array([len(labels) for labels in model.client_labels_]),
-        "client_labels": np.concatenate(model.client_labels_),
+        **({} if model.labels_ is None else {"labels": model.labels_}),
+        "client_rows": np.array([len(labels) for labels in held]),
+        "client_labels": np.concatenate(held),
         "rank": model._rank,
         "box_low": model._box.low,
         "box_span": model._box.span,
@@ -74,7 +79,7 @@ def load(kind: type[ModelT], folder: Path) -> ModelT:
     model.upload_bytes_ = said["upload_bytes"]
     model.trace_ = Trace()
     model.trace_.events = said["trace"]
-    model.labels_ = arrays["labels"]
+    model.labels_ = arrays.get("labels")
     ends = np.cumsum(arrays["client_rows"])[:-1]
     model.client_labels_ = np.split(arrays["client_labels"], ends)
     model._fit_rows = None

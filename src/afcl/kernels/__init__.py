@@ -10,27 +10,36 @@ compiled. The environment variable ``AFCL_KERNELS`` (``auto``, ``reference`` or
 from __future__ import annotations
 
 import os
+import sys
 from types import ModuleType
 
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
 from afcl.kernels import reference
+from afcl.kernels.reference import BLOCK as BLOCK
 
 __all__ = [
     "assign",
     "compete",
+    "intensities",
     "interact",
+    "interact_affine",
     "interact_matlab",
+    "levels",
     "lloyd",
     "microaggregate",
+    "plus_plus",
     "silhouettes",
     "squared_distances",
     "sums",
+    "tally",
+    "ward",
 ]
 
 CHOICES = ("auto", "reference", "native")
-#: Multiply-adds from which a pass is worth the compiled kernel.
-LARGE = 1 << 20
+#: Multiply-adds from which a pass is worth the compiled kernel, the compiler included,
+#: and once it is loaded.
+LARGE, LARGE_LOADED = 1 << 20, 1 << 12
 #: Rows times seeds from which a sequential (row by row) pass is.
 LARGE_SEQUENTIAL = 1 << 9
 
@@ -42,11 +51,18 @@ def _backend(work: int, large: int) -> ModuleType:
         raise InputError(
             f"AFCL_KERNELS is {choice!r}: set it to {', '.join(CHOICES)} or not at all"
         )
+    if _loaded():
+        large = min(large, LARGE_LOADED)
     if choice == "reference" or (choice == "auto" and work < large):
         return reference
     from afcl.kernels import native
 
     return native
+
+
+def _loaded() -> bool:
+    """Whether this process has the compiled kernels already."""
+    return "afcl.kernels.native" in sys.modules
 
 
 def _work(X: Floats, centers: Floats) -> int:
@@ -83,6 +99,29 @@ def lloyd(
     return result
 
 
+def plus_plus(X: Floats, weights: Floats, draws: Floats) -> Ints:
+    """Pick rows by weighted k-means++; see :func:`reference.plus_plus`."""
+    module = _backend(X.size * draws.shape[0], LARGE)
+    result: Ints = module.plus_plus(X, weights, draws)
+    return result
+
+
+def tally(
+    X: Floats,
+    centers: Floats,
+    bounds: Ints,
+    scores: Ints,
+    spreads: Floats,
+    sizes: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """One pass for several sets of centres; see :func:`reference.tally`."""
+    module = _backend(_work(X, centers), LARGE)
+    result: tuple[Floats, Floats, Floats, Floats] = module.tally(
+        X, centers, bounds, scores, spreads, sizes
+    )
+    return result
+
+
 def silhouettes(
     X: Floats, variances: Floats, centers: Floats, spreads: Floats, counts: Floats
 ) -> tuple[Floats, Floats, Floats]:
@@ -94,10 +133,47 @@ def silhouettes(
     return result
 
 
+def ward(counts: Floats, means: Floats) -> tuple[Ints, Ints, Floats, Floats]:
+    """Join the cheapest pair until one is left; see :func:`reference.ward`."""
+    module = _backend(means.size * means.shape[0], LARGE)
+    result: tuple[Ints, Ints, Floats, Floats] = module.ward(counts, means)
+    return result
+
+
+def levels(
+    X: Floats,
+    weights: Floats,
+    scatters: Floats,
+    centers: Floats,
+    sizes: Floats,
+    left: Ints,
+    right: Ints,
+    most: int,
+    max_iter: int,
+) -> list[tuple[Floats, Floats, Floats, float, float]]:
+    """Every level of a path, polished and scored; see :func:`reference.levels`."""
+    module = _backend(X.size * min(most, centers.shape[0]), LARGE)
+    result: list[tuple[Floats, Floats, Floats, float, float]] = module.levels(
+        X, weights, scatters, centers, sizes, left, right, most, max_iter
+    )
+    return result
+
+
 def compete(X: Floats, seeds: Floats, conscience: bool) -> Ints:
     """Winner of every row in order, Eqs. (2)-(4)."""
     module = _backend(X.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
     result: Ints = module.compete(X, seeds, conscience)
+    return result
+
+
+def intensities(
+    X: Floats, seeds: Floats, winners: Ints, rates: Floats, pulls: Floats
+) -> tuple[Ints, Ints, Floats, Floats]:
+    """Every row's pull (`pulls` is OUT) and the cells, Eqs. (5)-(7)."""
+    module = _backend(X.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
+    result: tuple[Ints, Ints, Floats, Floats] = module.intensities(
+        X, seeds, winners, rates, pulls
+    )
     return result
 
 
@@ -113,6 +189,17 @@ def interact(
     """One client's uploads pull the seeds, Eqs. (13)-(14); `seeds` is INOUT."""
     module = _backend(owners.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
     module.interact(seeds, sent, owners, intensities, weight, rate, current)
+
+
+def interact_affine(
+    seeds: Floats, owners: Ints, intensities: Floats, weight: float, rate: float
+) -> tuple[Ints, Floats]:
+    """Count every seed's pulls, with their places; see :mod:`afcl.core.pulls`."""
+    module = _backend(owners.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
+    result: tuple[Ints, Floats] = module.interact_affine(
+        seeds, owners, intensities, weight, rate
+    )
+    return result
 
 
 def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> None:

@@ -11,6 +11,21 @@ import numpy as np
 from numba import njit
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.paths import levels as _levels
+from afcl.kernels.paths import ward
+from afcl.kernels.reference import BLOCK, in_order
+from afcl.kernels.threads import in_ranges, matrix_products
+from afcl.kernels.tiles import (
+    assign_rows,
+    is_wide,
+    plus_plus,
+    silhouettes,
+    sums,
+    tally_blocks,
+)
+from afcl.kernels.tiles import lloyd as _lloyd
+
+__all__ = ["plus_plus", "silhouettes", "sums", "ward"]
 
 _compiled = njit(cache=True, nogil=True)
 
@@ -35,122 +50,203 @@ def squared_distances(X: Floats, centers: Floats) -> Floats:
     return out
 
 
-@_compiled
 def assign(X: Floats, centers: Floats) -> tuple[Ints, Floats]:
     """Nearest centre of every row (lowest index on ties) and its squared distance."""
+    X = _readable(X)
     labels = np.empty(X.shape[0], dtype=np.int64)
     nearest = np.empty(X.shape[0])
-    for row in range(X.shape[0]):
-        best = np.inf
-        label = 0
-        for center in range(centers.shape[0]):
-            distance = _squared(X[row], centers[center])
-            if distance < best:
-                best = distance
-                label = center
-        labels[row] = label
-        nearest[row] = best
+
+    def work(first: int, last: int) -> None:
+        assign_rows(X, first, last, centers, labels, nearest)
+
+    with matrix_products(is_wide(*X.shape, centers.shape[0])):
+        in_ranges(work, X.shape[0], X.size * centers.shape[0])
     return labels, nearest
 
 
-@_compiled
-def sums(X: Floats, weights: Floats, labels: Ints, k: int) -> tuple[Floats, Floats]:
-    """Weight (k,) and weighted coordinate sum (k, d) of every label."""
-    mass = np.zeros(k)
-    total = np.zeros((k, X.shape[1]))
-    for row in range(X.shape[0]):
-        label = labels[row]
-        mass[label] += weights[row]
-        for feature in range(X.shape[1]):
-            total[label, feature] += weights[row] * X[row, feature]
-    return mass, total
-
-
-@_compiled
 def lloyd(
     X: Floats, weights: Floats, centers: Floats, max_iter: int
 ) -> tuple[Floats, Ints]:
     """Weighted Lloyd from `centers`; a centre without mass stays where it is."""
-    centers = centers.copy()
-    labels, _ = assign(X, centers)
-    for _ in range(max_iter):
-        mass, total = sums(X, weights, labels, centers.shape[0])
-        for center in range(centers.shape[0]):
-            if mass[center] > 0:
-                for feature in range(centers.shape[1]):
-                    centers[center, feature] = total[center, feature] / mass[center]
-        moved, _ = assign(X, centers)
-        changed = False
-        for row in range(X.shape[0]):
-            if moved[row] != labels[row]:
-                changed = True
-                break
-        if not changed:
-            break
-        labels = moved
-    return centers, labels
+    with matrix_products(is_wide(*X.shape, centers.shape[0])):
+        moved: tuple[Floats, Ints] = _lloyd(_readable(X), weights, centers, max_iter)
+    return moved
 
 
-@_compiled
-def _contrast(inside: float, outside: float, size: float) -> float:
-    """(b - a) / max(a, b), 0 for a cluster of one and where both are 0."""
-    larger = max(inside, outside)
-    if larger > 0 and size > 1:
-        return (outside - inside) / larger
-    return 0.0
+def tally(
+    X: Floats,
+    centers: Floats,
+    bounds: Ints,
+    scores: Ints,
+    spreads: Floats,
+    sizes: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """One pass for several sets of centres; see :func:`reference.tally`."""
+    X = _readable(X)
+    k, d = centers.shape
+    blocks = max(1, -(-X.shape[0] // BLOCK))
+    counts = np.zeros((blocks, k))
+    firsts = np.zeros((blocks, k, d))
+    seconds = np.zeros((blocks, k))
+    totals = np.zeros((blocks, scores.shape[0], 2))
 
-
-@_compiled
-def silhouettes(
-    X: Floats, variances: Floats, centers: Floats, spreads: Floats, counts: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Simplified, moment and squared moment silhouette of every row, (n,) each."""
-    n = X.shape[0]
-    k = centers.shape[0]
-    simplified = np.zeros(n)
-    moment = np.zeros(n)
-    squared = np.zeros(n)
-    distances = np.empty(k)
-    for row in range(n):
-        own = 0
-        for center in range(k):
-            distances[center] = _squared(X[row], centers[center]) + variances[row]
-            if distances[center] < distances[own]:
-                own = center
-        second = np.inf
-        outside = np.inf
-        for center in range(k):
-            if center != own:
-                second = min(second, distances[center])
-                outside = min(outside, distances[center] + spreads[center])
-        if second > 0:
-            simplified[row] = 1.0 - np.sqrt(distances[own]) / np.sqrt(second)
-        size = counts[own]
-        inside = (distances[own] + spreads[own]) * (
-            size / (size - 1.0 if size > 1 else 1.0)
+    def work(first: int, last: int) -> None:
+        tally_blocks(
+            X,
+            first,
+            last,
+            BLOCK,
+            centers,
+            bounds,
+            scores,
+            spreads,
+            sizes,
+            counts,
+            firsts,
+            seconds,
+            totals,
         )
-        moment[row] = _contrast(np.sqrt(inside), np.sqrt(outside), size)
-        squared[row] = _contrast(inside, outside, size)
-    return simplified, moment, squared
+
+    with matrix_products(is_wide(*X.shape, k)):
+        in_ranges(work, blocks, X.size * k)
+    return in_order(counts), in_order(firsts), in_order(seconds), in_order(totals)
+
+
+def levels(
+    X: Floats,
+    weights: Floats,
+    scatters: Floats,
+    centers: Floats,
+    sizes: Floats,
+    left: Ints,
+    right: Ints,
+    most: int,
+    max_iter: int,
+) -> list[tuple[Floats, Floats, Floats, float, float]]:
+    """Every level of a path, polished and scored; see :func:`reference.levels`."""
+    with matrix_products(is_wide(*X.shape, most)):
+        starts, *arrays, totals = _levels(
+            _readable(X),
+            weights,
+            scatters,
+            centers,
+            sizes,
+            left,
+            right,
+            most,
+            max_iter,
+        )
+    return [
+        (*(array[a:b] for array in arrays), *total)
+        for a, b, total in zip(starts[:-1], starts[1:], totals.tolist(), strict=True)
+    ]
+
+
+def _readable(X: Floats) -> Floats:
+    """Return rows as the tiles read them: one after the other, numbers of 64 bits."""
+    return np.ascontiguousarray(X, dtype=np.float64)
+
+
+@_compiled
+def _apart(turned: Floats, point: Floats, gaps: Floats) -> None:
+    """Squared distance of every seed to a point; `turned` is (d, k), `gaps` is OUT.
+
+    Seeds next to each other in memory let the processor take several at a time, each
+    with its own sum over the features from first to last.
+    """
+    for seed in range(turned.shape[1]):
+        gaps[seed] = 0.0
+    for feature in range(turned.shape[0]):
+        place = point[feature]
+        for seed in range(turned.shape[1]):
+            difference = turned[feature, seed] - place
+            gaps[seed] += difference * difference
+
+
+@_compiled
+def _winner(wins: Floats, gaps: Floats) -> int:
+    """Return argmin of wins times distance, the lowest index on ties."""
+    best = np.inf
+    winner = 0
+    for seed in range(gaps.shape[0]):
+        cost = wins[seed] * gaps[seed]
+        if cost < best:
+            best = cost
+            winner = seed
+    return winner
 
 
 @_compiled
 def compete(X: Floats, seeds: Floats, conscience: bool) -> Ints:
     """Winner of every row in order, Eqs. (2)-(4)."""
+    turned = np.ascontiguousarray(seeds.T)
+    gaps = np.empty(seeds.shape[0])
     wins = np.ones(seeds.shape[0])
     winners = np.empty(X.shape[0], dtype=np.int64)
     for row in range(X.shape[0]):
-        best = np.inf
-        winner = 0
-        for seed in range(seeds.shape[0]):
-            cost = wins[seed] * _squared(X[row], seeds[seed])
-            if cost < best:
-                best = cost
-                winner = seed
+        _apart(turned, X[row], gaps)
+        winner = _winner(wins, gaps)
         if conscience:
             wins[winner] += 1.0
         winners[row] = winner
     return winners
+
+
+@_compiled
+def intensities(
+    X: Floats, seeds: Floats, winners: Ints, rates: Floats, pulls: Floats
+) -> tuple[Ints, Ints, Floats, Floats]:
+    """Every row's pull on its winner, seed by seed, and o, b, z; `pulls` is OUT."""
+    n, d = X.shape
+    k = seeds.shape[0]
+    counts = np.zeros(k, dtype=np.int64)
+    means = np.zeros((k, d))
+    for row in range(n):
+        winner = winners[row]
+        counts[winner] += 1
+        for feature in range(d):
+            means[winner, feature] += X[row, feature]
+    place = np.zeros(k, dtype=np.int64)
+    for seed in range(k):
+        if counts[seed] > 0:
+            for feature in range(d):
+                means[seed, feature] /= counts[seed]
+        if seed > 0:
+            place[seed] = place[seed - 1] + counts[seed - 1]
+    owners = np.empty(n, dtype=np.int64)
+    squares = np.zeros((k, d))
+    for row in range(n):
+        winner = winners[row]
+        index = place[winner]
+        place[winner] += 1
+        owners[index] = winner
+        for feature in range(d):
+            pulls[index, feature] = rates[feature] * (
+                X[row, feature] - seeds[winner, feature]
+            )
+        for feature in range(d):
+            residual = X[row, feature] - means[winner, feature]
+            squares[winner, feature] += residual * residual
+    scatters = np.zeros(k)
+    for feature in range(d):
+        for seed in range(k):
+            scatters[seed] += squares[seed, feature]
+    return owners, counts, means, scatters
+
+
+@_compiled
+def _weighed(
+    intensity: Floats, weight: float, rate: float, pull: Floats, squares: Floats
+) -> float:
+    """Return the squared reach of a weighed intensity; `pull`, `squares` are OUT."""
+    for feature in range(pull.shape[0]):
+        pull[feature] = weight * intensity[feature]
+        reach = pull[feature] / rate
+        squares[feature] = reach * reach
+    radius = 0.0
+    for feature in range(pull.shape[0]):
+        radius += squares[feature]
+    return radius
 
 
 @_compiled
@@ -163,53 +259,98 @@ def interact(
     rate: float,
     current: bool,
 ) -> None:
-    """One client's uploads pull the seeds, Eqs. (13)-(14); `seeds` is INOUT."""
-    d = seeds.shape[1]
+    """One client's uploads pull the seeds, Eqs. (13)-(14); `seeds` is INOUT.
+
+    Distances to an anchor that stays are kept, and renewed for the seeds that move.
+    The owner joins at any distance, so its own is never asked for.
+    """
+    k, d = seeds.shape
     anchor = np.empty(d)
     pull = np.empty(d)
+    squares = np.empty(d)
+    gaps = np.empty(k)
+    step = weight * rate
+    anchored = -1
     for index in range(owners.shape[0]):
         owner = owners[index]
-        radius = 0.0
-        for feature in range(d):
-            anchor[feature] = seeds[owner, feature] if current else sent[owner, feature]
-            pull[feature] = weight * intensities[index, feature]
-            reach = pull[feature] / rate
-            radius += reach * reach
-        for seed in range(seeds.shape[0]):
-            if seed == owner or _squared(seeds[seed], anchor) <= radius:
+        if current or owner != anchored:
+            anchored = owner
+            for feature in range(d):
+                place = seeds[owner, feature] if current else sent[owner, feature]
+                anchor[feature] = place
+            for seed in range(k):
+                gaps[seed] = _squared(seeds[seed], anchor)
+        radius = _weighed(intensities[index], weight, rate, pull, squares)
+        for seed in range(k):
+            if seed == owner or gaps[seed] <= radius:
                 for feature in range(d):
-                    step = pull[feature] + (weight * rate) * (
-                        anchor[feature] - seeds[seed, feature]
+                    seeds[seed, feature] = seeds[seed, feature] + (
+                        pull[feature] + step * (anchor[feature] - seeds[seed, feature])
                     )
-                    seeds[seed, feature] = seeds[seed, feature] + step
+                if seed != owner and not current:
+                    gaps[seed] = _squared(seeds[seed], anchor)
+
+
+@_compiled
+def interact_affine(
+    seeds: Floats, owners: Ints, intensities: Floats, weight: float, rate: float
+) -> tuple[Ints, Floats]:
+    """How often every seed is pulled, and where the pulls alone would put it."""
+    k, d = seeds.shape
+    moved = seeds.copy()
+    counts = np.zeros(k, dtype=np.int64)
+    places = np.zeros((k, d))
+    pull = np.empty(d)
+    squares = np.empty(d)
+    gaps = np.empty(k)
+    step = weight * rate
+    anchored = -1
+    for index in range(owners.shape[0]):
+        owner = owners[index]
+        anchor = seeds[owner]
+        if owner != anchored:
+            anchored = owner
+            for seed in range(k):
+                gaps[seed] = _squared(moved[seed], anchor)
+        radius = _weighed(intensities[index], weight, rate, pull, squares)
+        for seed in range(k):
+            if seed == owner or gaps[seed] <= radius:
+                counts[seed] += 1
+                for feature in range(d):
+                    moved[seed, feature] = moved[seed, feature] + (
+                        pull[feature] + step * (anchor[feature] - moved[seed, feature])
+                    )
+                    row = anchor[feature] + intensities[index, feature] / rate
+                    places[seed, feature] = (1 - step) * places[
+                        seed, feature
+                    ] + step * row
+                if seed != owner:
+                    gaps[seed] = _squared(moved[seed], anchor)
+    return counts, places
 
 
 @_compiled
 def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> None:
     """All seeds compete for every rebuilt row, with conscience; `seeds` is INOUT."""
-    k = seeds.shape[0]
-    d = seeds.shape[1]
+    k, d = seeds.shape
     each = np.broadcast_to(steps, rows.shape)
+    turned = seeds.T.copy()
     wins = np.ones(k)
     distances = np.empty(k)
-    held = np.empty(d)
+    gaps = np.empty(k)
     for index in range(rows.shape[0]):
-        best = np.inf
-        winner = 0
-        for seed in range(k):
-            distances[seed] = _squared(seeds[seed], rows[index])
-            if wins[seed] * distances[seed] < best:
-                best = wins[seed] * distances[seed]
-                winner = seed
+        _apart(turned, rows[index], distances)
+        winner = _winner(wins, distances)
         wins[winner] += 1.0
-        for feature in range(d):
-            held[feature] = seeds[winner, feature]
+        _apart(turned, turned[:, winner].copy(), gaps)
         for seed in range(k):
-            apart = _squared(seeds[seed], held)
-            if apart <= distances[winner] or apart <= near:
+            if gaps[seed] <= distances[winner] or gaps[seed] <= near:
                 for feature in range(d):
-                    gap = rows[index, feature] - seeds[seed, feature]
-                    seeds[seed, feature] += each[index, feature] * gap
+                    gap = rows[index, feature] - turned[feature, seed]
+                    turned[feature, seed] += each[index, feature] * gap
+    for seed in range(k):
+        for feature in range(d):
+            seeds[seed, feature] = turned[feature, seed]
 
 
 @_compiled

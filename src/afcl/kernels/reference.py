@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl._typing import Bools, Floats, Ints
+
+#: Rows whose sums :func:`tally` forms together, before blocks are added in order.
+BLOCK = 4096
 
 
 def squared_distances(X: Floats, centers: Floats) -> Floats:
@@ -62,6 +65,124 @@ def lloyd(
     return centers, labels
 
 
+def plus_plus(X: Floats, weights: Floats, draws: Floats) -> Ints:
+    """Pick up to as many rows as there are `draws` by weighted k-means++.
+
+    One trial a step, which is scikit-learn's `kmeans_plusplus` with
+    `n_local_trials=1`. Ends early when every row coincides with a pick.
+    """
+    picks: list[int] = []
+    nearest = np.full(X.shape[0], np.inf)
+    potential = weights
+    for draw in draws:
+        cumulated = np.cumsum(potential)
+        if not cumulated.size or not cumulated[-1] > 0:
+            break
+        place = np.searchsorted(cumulated, draw * cumulated[-1], side="right")
+        pick = min(int(place), int(np.flatnonzero(potential)[-1]))
+        picks.append(pick)
+        distances = squared_distances(X, X[pick][None, :])[:, 0]
+        nearest = np.minimum(nearest, distances)
+        potential = weights * nearest
+    return np.array(picks, dtype=np.int64)
+
+
+def tally(
+    X: Floats,
+    centers: Floats,
+    bounds: Ints,
+    scores: Ints,
+    spreads: Floats,
+    sizes: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """One pass over the rows for several sets of centres: all a client has to know.
+
+    Parameters
+    ----------
+    X
+        (n, d), float64 or float32; everything is added up in float64.
+    centers
+        (K, d), the sets one after the other.
+    bounds
+        (sets + 1,), where each set begins and ends.
+    scores
+        (sets,), 0: no silhouette, 1: the simplified one, 2: the moment silhouette too
+        (then the set has at least two centres).
+    spreads, sizes
+        (K,), V = Z/O and O of every cluster, read where the moment silhouette is asked.
+
+    Returns
+    -------
+    counts : (K,), rows whose nearest centre of the set it is.
+    firsts : (K, d), the sum of x - c over these rows.
+    seconds : (K,), the sum of |x - c|^2.
+    totals : (sets, 2), the sums of the two silhouettes over all rows.
+
+    Notes
+    -----
+    Sums are formed over blocks of :data:`BLOCK` rows, and blocks are added in order.
+    """
+    parts = []
+    for start in range(0, max(1, X.shape[0]), BLOCK):
+        rows = X[start : start + BLOCK].astype(np.float64)
+        each = []
+        totals = np.zeros((scores.shape[0], 2))
+        for place in range(scores.shape[0]):
+            own = slice(bounds[place], bounds[place + 1])
+            about = (centers[own], spreads[own], sizes[own])
+            *sums_of_set, totals[place] = _tally_set(rows, *about, scores[place])
+            each.append(sums_of_set)
+        parts.append([*(np.concatenate(p) for p in zip(*each, strict=True)), totals])
+    counts, firsts, seconds, totals = (
+        in_order(np.array(part)) for part in zip(*parts, strict=True)
+    )
+    return counts, firsts, seconds, totals
+
+
+def in_order(parts: Floats) -> Floats:
+    """Add the parts from first to last."""
+    total: Floats = np.zeros(parts.shape[1:])
+    for part in parts:
+        total += part
+    return total
+
+
+def _tally_set(
+    rows: Floats, centers: Floats, spreads: Floats, sizes: Floats, score: int
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return counts, firsts, seconds and the two totals of one block and set."""
+    k = centers.shape[0]
+    every = np.arange(rows.shape[0])
+    distances = squared_distances(rows, centers)
+    own = distances.argmin(axis=1).astype(np.int64)
+    near = distances[every, own]
+    ones = np.ones(rows.shape[0])
+    counts, firsts = sums(rows - centers[own], ones, own, k)
+    seconds = np.zeros(k) + np.bincount(own, weights=near, minlength=k)
+    totals = np.zeros(2)
+    if score > 0:
+        distances[every, own] = np.inf
+        second = distances.min(axis=1)
+        apart = np.where(second > 0, second, 1.0)
+        simplified = np.where(second > 0, 1.0 - np.sqrt(near / apart), 0.0)
+        totals[0] = _added_up(simplified)
+    if score > 1:
+        size = sizes[own]
+        inside = (near + spreads[own]) * (size / np.where(size > 1, size - 1.0, 1.0))
+        outside = (distances + spreads[None, :]).min(axis=1)
+        larger = np.maximum(inside, outside)
+        usable = (larger > 0) & (size > 1)
+        root = np.sqrt(np.minimum(inside, outside) / np.where(usable, larger, 1.0))
+        contrast = np.where(outside >= inside, 1.0 - root, root - 1.0)
+        totals[1] = _added_up(np.where(usable, contrast, 0.0))
+    return counts, firsts, seconds, totals
+
+
+def _added_up(values: Floats) -> float:
+    """Add numbers from first to last (np.sum has an order of its own)."""
+    return float(np.cumsum(values)[-1]) if values.size else 0.0
+
+
 def silhouettes(
     X: Floats, variances: Floats, centers: Floats, spreads: Floats, counts: Floats
 ) -> tuple[Floats, Floats, Floats]:
@@ -96,6 +217,108 @@ def _contrast(inside: Floats, outside: Floats, size: Floats) -> Floats:
     return np.where(usable, (outside - inside) / np.where(usable, larger, 1.0), 0.0)
 
 
+def ward(counts: Floats, means: Floats) -> tuple[Ints, Ints, Floats, Floats]:
+    """Join the cheapest pair until one node is left; lowest index pair on ties.
+
+    The cost of joining i and j is o_i o_j / (o_i + o_j) |b_i - b_j|^2. Returned are,
+    for every step, the two nodes (leaves are 0 to k - 1, the i-th step makes node
+    k + i), the cost and the size of the new node.
+    """
+    k = counts.shape[0]
+    counts, means = counts.copy(), means.copy()
+    node = np.arange(k)
+    cost = squared_distances(means, means) * _harmonic(counts[:, None], counts[None, :])
+    cost[np.tril_indices(k)] = np.inf
+    left, right = np.empty(k - 1, dtype=np.int64), np.empty(k - 1, dtype=np.int64)
+    costs, sizes = np.empty(k - 1), np.empty(k - 1)
+    for step in range(k - 1):
+        i, j = divmod(int(cost.argmin()), k)
+        size = counts[i] + counts[j]
+        left[step], right[step] = node[i], node[j]
+        costs[step], sizes[step] = cost[i, j], size
+        means[i] = (counts[i] * means[i] + counts[j] * means[j]) / size
+        counts[i] = size
+        node[i], node[j] = k + step, -1
+        cost[j, :] = np.inf
+        cost[:, j] = np.inf
+        others = np.flatnonzero((node >= 0) & (np.arange(k) != i))
+        fresh = squared_distances(means[others], means[i][None, :])[:, 0]
+        fresh *= _harmonic(counts[others], counts[i])
+        cost[np.minimum(i, others), np.maximum(i, others)] = fresh
+    return left, right, costs, sizes
+
+
+def _harmonic(a: Floats, b: Floats) -> Floats:
+    product: Floats = a * b / (a + b)
+    return product
+
+
+def _pooled(
+    X: Floats, weights: Floats, scatters: Floats, labels: Ints, k: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return counts, means and scatters of k groups of labelled cells."""
+    mass, total = sums(X, weights, labels, k)
+    means = total / np.where(mass > 0, mass, 1.0)[:, None]
+    around = np.zeros(X.shape[0])
+    for feature in range(X.shape[1]):
+        residual = X[:, feature] - means[labels, feature]
+        around += residual * residual
+    scatter = np.zeros(k)
+    scatter += np.bincount(labels, weights=scatters + weights * around, minlength=k)
+    return mass, means, scatter
+
+
+def levels(
+    X: Floats,
+    weights: Floats,
+    scatters: Floats,
+    centers: Floats,
+    sizes: Floats,
+    left: Ints,
+    right: Ints,
+    most: int,
+    max_iter: int,
+) -> list[tuple[Floats, Floats, Floats, float, float]]:
+    """Every level of a path from `most` groups of seeds to 2, polished and scored.
+
+    Parameters
+    ----------
+    X, weights, scatters
+        Means, counts and scatters of the cells.
+    centers, sizes
+        The seeds, and the rows that each of them has.
+    left, right
+        Their merges, as :func:`ward` returns them.
+    most, max_iter
+        Largest level; Lloyd iterations from the means of its groups of seeds.
+
+    Returns
+    -------
+    A level each: counts, means and scatters of the groups that hold any cell, and the
+    sums over all rows of the simplified and the moment silhouette (0 for one group).
+    """
+    k = centers.shape[0]
+    group = np.arange(k)
+    found = []
+    for step in range(k - 1):
+        if 2 <= k - step <= most:
+            numbers = np.unique(group, return_inverse=True)[1].astype(np.int64)
+            start = _pooled(centers, sizes, np.zeros(k), numbers, k - step)[1]
+            labels = lloyd(X, weights, start, max_iter)[1]
+            used, labels = np.unique(labels, return_inverse=True)
+            counts, means, scatter = _pooled(
+                X, weights, scatters, labels.astype(np.int64), used.shape[0]
+            )
+            simplified = moment = np.zeros(X.shape[0])
+            if used.shape[0] > 1:
+                about = (means, scatter / counts, counts)
+                simplified, moment, _ = silhouettes(X, scatters / weights, *about)
+            totals = (_added_up(weights * simplified), _added_up(weights * moment))
+            found.append((counts, means, scatter, *totals))
+        group[(group == left[step]) | (group == right[step])] = k + step
+    return found
+
+
 def compete(X: Floats, seeds: Floats, conscience: bool) -> Ints:
     """Winner of every row in order, Eqs. (2)-(4): argmin_r gamma_r |x - m_r|^2.
 
@@ -113,6 +336,28 @@ def compete(X: Floats, seeds: Floats, conscience: bool) -> Ints:
         wins[winner] += 1.0
         winners[row] = winner
     return winners
+
+
+def intensities(
+    X: Floats, seeds: Floats, winners: Ints, rates: Floats, pulls: Floats
+) -> tuple[Ints, Ints, Floats, Floats]:
+    """Every row's pull on its winner, seed by seed, and o, b, z; `pulls` is OUT.
+
+    Eqs. (5)-(7). `pulls` (n, d) is filled with one rate per attribute. Returns their
+    owners (n,) in increasing order, and for every seed the number of its rows, their
+    mean (0 if it has none) and their scatter.
+    """
+    k = seeds.shape[0]
+    order = np.argsort(winners, kind="stable")
+    owners = winners[order]
+    mass, means = sums(X, np.ones(X.shape[0]), winners, k)
+    means[mass > 0] /= mass[mass > 0, None]
+    scatters = np.zeros(k)
+    for feature in range(X.shape[1]):
+        residual = X[:, feature] - means[winners, feature]
+        scatters += np.bincount(winners, weights=residual * residual, minlength=k)
+    pulls[:] = rates * (X[order] - seeds[owners])
+    return owners, mass.astype(np.int64), means, scatters
 
 
 def interact(
@@ -134,15 +379,44 @@ def interact(
         owner = owners[index]
         anchor = (seeds[owner] if current else sent[owner]).copy()
         pull = weight * intensities[index]
-        reach = pull / rate
-        radius = 0.0
-        for feature in range(reach.shape[0]):
-            radius += reach[feature] * reach[feature]
-        distances = squared_distances(seeds, anchor[None, :])[:, 0]
-        joined = distances <= radius
+        joined = _joined(seeds, anchor, pull / rate)
         joined[owner] = True
         step = pull + (weight * rate) * (anchor - seeds[joined])
         seeds[joined] = seeds[joined] + step
+
+
+def interact_affine(
+    seeds: Floats, owners: Ints, intensities: Floats, weight: float, rate: float
+) -> tuple[Ints, Floats]:
+    """How often every seed is pulled, and where the pulls alone would put it.
+
+    The interaction of :func:`interact` on a copy of the seeds, which are also those
+    that were sent. Returns N (k,) and beta (k, d), see :mod:`afcl.core.pulls`.
+    """
+    moved = seeds.copy()
+    counts = np.zeros(seeds.shape[0], dtype=np.int64)
+    places = np.zeros(seeds.shape)
+    step = weight * rate
+    for index in range(owners.shape[0]):
+        owner = owners[index]
+        anchor = seeds[owner]
+        pull = weight * intensities[index]
+        joined = _joined(moved, anchor, pull / rate)
+        joined[owner] = True
+        moved[joined] = moved[joined] + (pull + step * (anchor - moved[joined]))
+        counts[joined] += 1
+        row = anchor + intensities[index] / rate
+        places[joined] = (1 - step) * places[joined] + step * row
+    return counts, places
+
+
+def _joined(seeds: Floats, anchor: Floats, reach: Floats) -> Bools:
+    """Return which seeds are no farther from the anchor than the pull reaches."""
+    radius = 0.0
+    for part in reach.tolist():
+        radius += part * part
+    joined: Bools = squared_distances(seeds, anchor[None, :])[:, 0] <= radius
+    return joined
 
 
 def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> None:

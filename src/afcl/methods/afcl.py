@@ -19,6 +19,7 @@ from afcl.core import cohorts, rebuild, server
 from afcl.core.messages import Broadcast, Hello, Left, Update
 from afcl.core.params import DefaultParams, from_options
 from afcl.core.protocol import Clustering, Demands, Diagnostics, Message
+from afcl.core.rows import Rows
 from afcl.core.state import ServerState
 from afcl.kernels import assign
 from afcl.privacy import ckks, clients, he
@@ -39,6 +40,8 @@ class Afcl:
 
     name = "afcl"
     needs_k = False
+    #: Clients are given :class:`~afcl.core.rows.Rows`, and label them part by part.
+    in_parts = True
 
     def parameters(self, **options: Any) -> DefaultParams:
         """Validate options; the privacy level is written in one way from here on."""
@@ -64,7 +67,7 @@ class Afcl:
         )
 
     def view(
-        self, X: Floats, params: DefaultParams, rng: np.random.Generator
+        self, X: Floats | Rows, params: DefaultParams, rng: np.random.Generator
     ) -> clients.Working:
         """Return what the level lets a client work on."""
         return clients.view(X, params, rng)

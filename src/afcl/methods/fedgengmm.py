@@ -226,7 +226,7 @@ def fit_mixtures(
 ) -> tuple[FullMixture, ...]:
     """Fit k Gaussians (`diag` or `full`) for every k, in each feature's own units."""
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     middle, scale = X.mean(axis=0), X.std(axis=0)
     scale[scale <= CONSTANT * (1.0 + np.abs(middle))] = 1.0

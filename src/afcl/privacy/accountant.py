@@ -14,8 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from scipy.special import erfcx, ndtr
-
 from afcl.exceptions import InputError
 
 _ROOT_HALF = math.sqrt(0.5)
@@ -46,6 +44,8 @@ def delta_of(epsilon: float, mu: float) -> float:
     b = epsilon / mu + mu / 2
     density = math.exp(-a * a / 2) / _ROOT_TWO_PI
     if a < 0:  # nothing is small here, and R(a) may be beyond all bounds
+        from scipy.special import ndtr
+
         found = float(ndtr(-a)) - density * _mills(b)
     else:
         found = density * (_mills(a) - _mills(b))
@@ -89,6 +89,8 @@ def compose(mus: Iterable[float]) -> float:
 
 def _mills(x: float) -> float:
     """Phi(-x) / phi(x)."""
+    from scipy.special import erfcx
+
     return _ROOT_HALF_PI * float(erfcx(x * _ROOT_HALF))
 
 

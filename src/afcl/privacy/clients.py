@@ -15,9 +15,11 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core import client
 from afcl.core.checks import check_plan
+from afcl.core.client import View
 from afcl.core.cohorts import Part, SecureHello, Task
 from afcl.core.messages import Addressed, Cells, Hello, Update
 from afcl.core.params import DefaultParams
+from afcl.core.rows import Rows, as_rows
 from afcl.exceptions import RejectedMessage
 from afcl.privacy import ckks, he, synopsis
 from afcl.privacy.accountant import mu_of
@@ -53,12 +55,18 @@ class Noisy:
 
 
 #: What a client works on, by level.
-Working: TypeAlias = Floats | Cells | Sealed | Noisy
+Working: TypeAlias = Floats | Rows | Cells | Sealed | Noisy
 
 
-def view(X: Floats, params: DefaultParams, rng: np.random.Generator) -> Working:
-    """Return what the level lets a client work on, formed once."""
+def view(X: Floats | Rows, params: DefaultParams, rng: np.random.Generator) -> Working:
+    """Return what the level lets a client work on, formed once.
+
+    Only `summary` reads rows part by part; the other levels need them all at once.
+    """
     level = parse_level(params.privacy)
+    if level.family == "summary":
+        return X
+    X = as_rows(X).table()
     if level.family == "dp-rounds":
         return Noisy(X, rng)
     if level.scheme == HE:
@@ -104,7 +112,7 @@ def hello(X: Working, params: DefaultParams, rng: np.random.Generator) -> Hello:
     return Hello(client.rows_in(X), _said(X, params, rng))
 
 
-def _said(X: Floats | Cells, params: DefaultParams, rng: np.random.Generator) -> Cells:
+def _said(X: View, params: DefaultParams, rng: np.random.Generator) -> Cells:
     """Return the hello's cells; a released synopsis is sent as it is."""
     if isinstance(X, Cells) and parse_level(params.privacy).private:
         return X

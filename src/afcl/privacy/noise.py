@@ -12,7 +12,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from afcl._typing import AnyArray, Floats
 from afcl.exceptions import InputError
@@ -42,6 +41,8 @@ class Noise:
 
     def normal(self, shape: tuple[int, ...]) -> Floats:
         """Return standard normal numbers."""
+        from scipy.special import ndtri
+
         words = self._words(math.prod(shape))
         tail = ndtri(((words >> np.uint64(12)) + 0.5) * 2.0**-53)
         signed: Floats = np.where(words & np.uint64(1), -tail, tail)

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.protocol import Clustering, PathLevel
+from afcl.core.protocol import AnyMethod, Clustering, PathLevel
+from afcl.core.rows import Rows, Source
+from afcl.core.terms import Terms
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.demands import demands
 from afcl.runtime.inprocess import InProcess
@@ -32,25 +36,59 @@ class Outcome:
     rank
         New number of every cluster of the server's order.
     labels
-        One array per client.
+        One array per client; of a source that is streamed, what yields them.
     """
 
     finished: Finished
     clustering: Clustering
     rank: Ints
-    labels: tuple[Ints, ...]
+    labels: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class LabelParts:
+    """The labels of rows that are not in memory: computed while they are read.
+
+    Attributes
+    ----------
+    sizes
+        Rows in every cluster.
+    rows
+        The rows, in agreed units.
+    work
+        Labels a part of them.
+    """
+
+    sizes: Ints
+    rows: Rows
+    work: Callable[[Floats], Ints]
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum())
+
+    def __iter__(self) -> Iterator[Ints]:
+        return self.rows.map(self.work)
+
+    def collection(self) -> Any:
+        """Return a lazy collection of the rows' own kind; this, if they have none."""
+        own = getattr(self.rows, "labels", None)
+        return self if own is None else own(self.work)
+
+
+#: One client's labels.
+Labels: TypeAlias = Ints | LabelParts
 
 
 def simulate(
     spec: Spec,
-    tables: Sequence[Floats],
+    tables: Sequence[Floats | Source],
     schedule: Schedule | None = None,
     *,
     journal: Journal | None = None,
     trace: Trace | None = None,
     clock: Callable[[], float] | None = None,
 ) -> Outcome:
-    """Run `spec` on one table per client and label everybody's rows."""
+    """Run `spec` on one table (or source of rows) per client and label all rows."""
     schedule = schedule if schedule is not None else Schedule()
     demands(spec.method, spec.options, spec.scale, len(tables))
     sites = [Site(table) for table in tables]
@@ -66,12 +104,11 @@ def simulate(
 
 def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
     """Let every client label its own rows, and number the clusters by size."""
-    clustering = finished.clustering
+    clustering, terms = finished.clustering, finished.terms
     raw = [
-        spec.method.label(clustering, site.scaled(finished.terms), site.memory, client)
-        for client, site in enumerate(sites)
+        _labels(spec.method, clustering, site, terms, c) for c, site in enumerate(sites)
     ]
-    sizes = np.bincount(np.concatenate(raw), minlength=clustering.k)
+    sizes = np.sum([_sizes(labels, clustering.k) for labels in raw], axis=0)
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(order.shape[0])
@@ -79,8 +116,58 @@ def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
         finished,
         _renumbered(clustering, order, sizes.astype(np.float64)),
         rank.astype(np.int64),
-        tuple(rank[labels].astype(np.int64) for labels in raw),
+        tuple(_ranked(labels, order, rank) for labels in raw),
     )
+
+
+def _labels(
+    method: AnyMethod, clustering: Clustering, site: Site, terms: Terms, client: int
+) -> Labels:
+    """Return a client's labels in the server's numbers."""
+    if not getattr(method, "in_parts", False):
+        return method.label(clustering, site.scaled(terms), site.memory, client)
+    work = partial(_label_part, method, clustering, site.memory, client)
+    rows = site.agreed(terms)
+    if isinstance(site.rows, np.ndarray):
+        labels = np.empty(rows.shape[0], dtype=np.int64)
+        end = 0
+        for part in rows.map(work):
+            labels[end : end + part.shape[0]] = part
+            end += part.shape[0]
+        return labels
+    sizes = np.zeros(clustering.k, dtype=np.int64)
+    for part in rows.map(partial(_count, work, clustering.k)):
+        sizes += part
+    return LabelParts(sizes, rows, work)
+
+
+def _label_part(
+    method: AnyMethod, clustering: Clustering, memory: Any, client: int, part: Floats
+) -> Ints:
+    return method.label(clustering, part, memory, client)
+
+
+def _count(work: Callable[[Floats], Ints], k: int, part: Floats) -> Ints:
+    return np.bincount(work(part), minlength=k)
+
+
+def _sizes(labels: Labels, k: int) -> Ints:
+    if isinstance(labels, LabelParts):
+        return labels.sizes
+    return np.bincount(labels, minlength=k)
+
+
+def _ranked(labels: Labels, order: Ints, rank: Ints) -> Labels:
+    """Return the labels in the new numbers; an array is changed in place."""
+    if isinstance(labels, LabelParts):
+        work = partial(_rank_part, labels.work, rank)
+        return LabelParts(labels.sizes[order], labels.rows, work)
+    np.take(rank, labels, out=labels, mode="clip")
+    return labels
+
+
+def _rank_part(work: Callable[[Floats], Ints], rank: Ints, part: Floats) -> Ints:
+    return rank[work(part)]
 
 
 def _renumbered(clustering: Clustering, order: Ints, sizes: Floats) -> Clustering:

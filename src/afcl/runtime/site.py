@@ -19,9 +19,10 @@ from afcl.core.protocol import (
     secret_rng,
     simulated_secret,
 )
-from afcl.core.scale import Box, ranges_of
+from afcl.core.rows import Rows, Source, TableRows
+from afcl.core.scale import Ranges, ranges_of
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
-from afcl.exceptions import AfclError, RejectedMessage
+from afcl.exceptions import AfclError, InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.grouping import group_rows
 from afcl.runtime.agreement import select
@@ -36,6 +37,9 @@ ODD = (
     TypeError,
     ValueError,
 )
+NO_BOX = "the agreed box does not fit these rows"
+#: Of what cannot be done part by part.
+IN_MEMORY = "need all rows in memory: leave out --stream, or use level summary"
 #: Is told what a message costs (run and contact, mu of Gaussian DP) before it is sent.
 Charge = Callable[[str, float], None]
 
@@ -46,7 +50,7 @@ class Site:
     Parameters
     ----------
     rows
-        The client's table.
+        The client's table, or a source of rows that are kept elsewhere.
     columns
         Names of its columns, where the agreed ones are chosen by name.
     secret
@@ -64,17 +68,17 @@ class Site:
 
     def __init__(
         self,
-        rows: Floats,
+        rows: Floats | Source,
         columns: Sequence[str] = (),
         secret: bytes | None = None,
         charge: Charge | None = None,
     ) -> None:
-        self.rows = rows
+        self.rows: Any = rows
         self.columns = tuple(columns)
         self.memory: Any = None
         self._secret = secret
         self._charge = charge
-        self._terms: Terms | None = None
+        self._agreed: tuple[Any, Rows] | None = None
         self._scaled: Floats | None = None
         self._view: Any = None
 
@@ -92,24 +96,58 @@ class Site:
 
     def _answer(self, asked: Any) -> bytes:
         if isinstance(asked, AskRanges):
-            told = told_of(self.rows, asked.group)
-            return encode(ranges_of(self.rows, asked.extremes, told))
+            return encode(self._ranges(asked))
         if isinstance(asked, AskHello):
             return self._hello(asked.terms)
         if isinstance(asked, AskStep):
             return self._step(asked)
         raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
 
+    def _ranges(self, asked: AskRanges) -> Ranges:
+        if isinstance(self.rows, np.ndarray):
+            told = told_of(self.rows, asked.group)
+            return ranges_of(self.rows, asked.extremes, told)
+        if asked.group > 1:
+            raise InputError(f"groups of rows {IN_MEMORY}")
+        said: Ranges = self.rows.ranges(asked.extremes)
+        return said
+
+    def agreed(self, terms: Terms) -> Rows:
+        """Return the rows in the agreed columns and units, to be read part by part."""
+        known = (terms.columns, terms.box.low.tobytes(), terms.box.span.tobytes())
+        if self._agreed is None or self._agreed[0] != known:
+            self._agreed, self._scaled = (known, self._in_box(terms)), None
+        return self._agreed[1]
+
     def scaled(self, terms: Terms) -> Floats:
-        """Return the rows in the agreed columns and units."""
-        if self._scaled is None or self._terms is not terms:
-            self._terms, self._scaled = terms, _in_box(self._agreed(terms), terms.box)
+        """Return all rows in the agreed columns and units at once."""
+        rows = self.agreed(terms)
+        if self._scaled is None:
+            self._scaled = rows.table()
         return self._scaled
 
-    def _agreed(self, terms: Terms) -> Floats:
-        if not terms.columns:
-            return self.rows
-        return self.rows[:, select(terms.columns, self.columns)]
+    def _in_box(self, terms: Terms) -> Rows:
+        """Return the rows in the units of the box, or refuse a box that is none."""
+        places = select(terms.columns, self.columns) if terms.columns else None
+        width = self.rows.shape[1]
+        if places is not None and np.array_equal(places, np.arange(width)):
+            places = None
+        box, rows = terms.box, self.rows
+        if not box.low.shape == box.span.shape == (_width(width, places),):
+            raise RejectedMessage(NO_BOX)
+        if not isinstance(rows, np.ndarray):
+            said = rows.ranges()
+            extremes = np.stack([said.low, said.high])
+        else:
+            extremes = np.stack([rows.min(axis=0), rows.max(axis=0)])
+        with np.errstate(all="ignore"):
+            reach = TableRows(extremes, box, places).table()
+        if not bool(np.all(np.abs(reach) <= LARGEST)):
+            raise RejectedMessage(NO_BOX)
+        if isinstance(rows, np.ndarray):
+            return TableRows(rows, box, places)
+        elsewhere: Rows = rows.within(box, places)
+        return elsewhere
 
     def _hello(self, terms: Terms) -> bytes:
         method, params = settled(terms)
@@ -137,13 +175,15 @@ class Site:
         Made from the rows and the secret alone, it is the same at every contact.
         """
         private = privacy_of(method)
+        in_parts = getattr(method, "in_parts", False)
+        rows = self.agreed(terms) if in_parts else self.scaled(terms)
         if private is None:
-            return self.scaled(terms)
+            return rows
         known = (terms.run, terms.method, terms.options, terms.client)
         if self._view is None or self._view[0] != known:
             secret = self._secret or simulated_secret(terms.seed, terms.client)
             rng = secret_rng(secret, terms.run)
-            self._view = (known, private.view(self.scaled(terms), params, rng))
+            self._view = (known, private.view(rows, params, rng))
         return self._view[1]
 
     def _pay(self, terms: Terms, method: AnyMethod, params: Any, contact: int) -> None:
@@ -156,14 +196,8 @@ class Site:
             self._charge(f"{terms.run} {contact}", cost)
 
 
-def _in_box(rows: Floats, box: Box) -> Floats:
-    """Return the rows in the units of the box, or refuse a box that is none."""
-    fits = box.low.shape == box.span.shape == rows.shape[1:]
-    with np.errstate(all="ignore"):
-        scaled = box.scale(rows) if fits else rows
-    if not fits or not bool(np.all(np.abs(scaled) <= LARGEST)):
-        raise RejectedMessage("the agreed box does not fit these rows")
-    return scaled
+def _width(columns: int, places: Ints | None) -> int:
+    return columns if places is None else places.shape[0]
 
 
 def told_of(rows: Floats, group: int) -> Floats:

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One table per client, as people have them: arrays, frames, or rows kept elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from afcl._typing import Floats
+from afcl.core.rows import Source
+from afcl.data.tables import from_frames
+from afcl.exceptions import InputError
+
+#: What a client works on.
+Table: TypeAlias = Floats | Source
+
+
+def is_source(table: Any) -> bool:
+    """Whether the rows are kept elsewhere and read part by part."""
+    return bool(getattr(table, "streamed", False))
+
+
+def aligned(tables: Sequence[Any]) -> tuple[list[Table], tuple[str, ...] | None]:
+    """Return tables with the same columns, and the columns' names if they have any.
+
+    Frames are matched by name; a source must have the columns in the order it is asked
+    for.
+    """
+    held = [table for table in tables if not is_source(table)]
+    arrays, names = from_frames(held) if held else ([], None)
+    if not held:
+        names = _names(tables[0])
+    width = arrays[0].shape[1] if arrays else tables[0].shape[1]
+    for number, table in enumerate(tables, 1):
+        if is_source(table):
+            _check(table, number, names, width)
+    rest = iter(arrays)
+    return [table if is_source(table) else next(rest) for table in tables], names
+
+
+def _names(source: Any) -> tuple[str, ...] | None:
+    return tuple(getattr(source, "columns", ())) or None
+
+
+def _check(source: Any, number: int, names: tuple[str, ...] | None, width: int) -> None:
+    have = _names(source)
+    if have != names or source.shape[1] != width:
+        told = "unnamed" if have is None else ", ".join(have)
+        asked = f"{width} without names" if names is None else ", ".join(names)
+        raise InputError(
+            f"the columns of table {number} are {told}, those of the others {asked}: "
+            "choose the same columns in the same order"
+        )

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads inside one kernel call: how many, and who gets which rows.
+
+Compiled code lets go of the interpreter's lock, so plain threads do. They write to
+places of their own; nothing that is computed depends on how many there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from afcl.exceptions import InputError
+
+#: Multiply-adds from which a second thread is worth its start.
+LARGE = 1 << 22
+
+
+def workers() -> int:
+    """Return the threads to use: AFCL_THREADS, OMP_NUM_THREADS or all cores."""
+    for name in ("AFCL_THREADS", "OMP_NUM_THREADS"):
+        text = os.environ.get(name, "").split(",")[0].strip()
+        if text.isdecimal() and int(text) > 0:
+            return int(text)
+        if text and name == "AFCL_THREADS":
+            raise InputError(f"AFCL_THREADS is {text!r}: give a whole number, or none")
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def in_ranges(work: Callable[[int, int], None], n: int, effort: int) -> None:
+    """Call `work(first, last)` for ranges that make up 0 to n, one a thread."""
+    parts = min(workers(), n, max(1, effort // LARGE))
+    if parts <= 1:
+        work(0, n)
+        return
+    edges = [n * part // parts for part in range(parts + 1)]
+    with ThreadPoolExecutor(parts) as pool:
+        list(pool.map(work, edges[:-1], edges[1:]))
+
+
+@cache
+def _libraries() -> Any:
+    """Return what knows the linear algebra libraries of this process."""
+    import scipy.linalg  # noqa: F401  (compiled kernels call its library)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def matrix_products(any_made: bool) -> Iterator[None]:
+    """Keep matrix products, if any are made, within the thread that makes them."""
+    if not any_made:
+        yield
+        return
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
