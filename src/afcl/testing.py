@@ -99,7 +99,7 @@ def _image(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         fields = dataclasses.fields(value)
         return (type(value), *(_image(getattr(value, f.name)) for f in fields))
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _image(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [_image(item) for item in value]

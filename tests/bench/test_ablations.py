@@ -106,8 +106,8 @@ def test_forgotten_clients_stay_members():
     first = answered(method, started(method, *HELLOS), 0, SECOND[0])
     state: Any = method.prepare(first)
     assert state.active() == [0, 1, 2]
-    assert state.rows == {0: 10, 1: 10, 2: 10}
-    assert state.contacts == {0: 2, 1: 1, 2: 1}
+    assert dict(state.rows) == {0: 10, 1: 10, 2: 10}
+    assert dict(state.contacts) == {0: 2, 1: 1, 2: 1}
     assert method.broadcast(state).wanted == frozenset({0, 1, 2})
     state = method.prepare(answered(method, state, 2, HELLOS[2]))
     assert memory(state) == {0: [], 1: [], 2: [10, 20]}

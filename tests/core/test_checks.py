@@ -64,7 +64,7 @@ def test_the_number_of_rows_is_limited(rows):
 def test_as_many_rows_as_may_be():
     big = Hello(MOST_ROWS, cells([MOST_ROWS], [0.5]), client=0)
     state, _ = absorb_hello(bounded(), big)
-    assert state.rows == {0: MOST_ROWS}
+    assert dict(state.rows) == {0: MOST_ROWS}
 
 
 def test_no_more_cells_than_rows_allow():

@@ -542,6 +542,8 @@ def upload_with(**changes):
         (upload_with(intensities=np.zeros((3, 2))), "for 3 rows of 1 features"),
         (upload_with(owners=np.array([0.0, 0.0, 1.0])), "int64 owners"),
         (upload_with(intensities=column(0, np.inf, 0)), "not finite"),
+        (upload_with(intensities=column(np.inf, -np.inf, 0)), "not finite"),
+        (upload_with(intensities=column(1e308, 1e308, np.nan)), "not finite"),
         (upload_with(owners=np.array([0, 0, 2])), r"not in 0\.\.1"),
         (upload_with(owners=np.array([-1, 0, 1])), r"not in 0\.\.1"),
         (upload_with(owners=np.array([0, 1, 0])), "seed by seed"),
@@ -561,6 +563,12 @@ def test_the_well_formed_update_is_accepted():
     after, found = METHOD.absorb(state, upload_with())
     assert found == {"accepted": True, "cells": 2}
     assert len(after.pending) == 1
+
+
+def test_finite_numbers_whose_sum_is_not_are_accepted():
+    state = started(HALF, [column(0, 1, 2)])
+    huge = upload_with(intensities=column(1e308, 1e308, 1e308))
+    assert METHOD.absorb(state, huge)[1]["accepted"]
 
 
 # ------------------------------------------------------------------ degenerate data

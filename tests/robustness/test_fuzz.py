@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from immutables import Map
 from tests.robustness.fuzz import (
     CORPUS,
     DAMAGES,
@@ -42,7 +43,7 @@ def live() -> Live:
 @pytest.fixture(scope="module")
 def unbounded(live: Live) -> Live:
     """The same without an agreed box: only what can overflow is out of bounds."""
-    return replace(live, state=replace(live.state, bounded=False, extremes={}))
+    return replace(live, state=replace(live.state, bounded=False, extremes=Map()))
 
 
 def test_the_corpus_is_small_and_begins_with_real_messages(tmp_path):
@@ -114,7 +115,7 @@ def test_harm_is_noticed(live, monkeypatch):
             ask(live, live.requests["step-1"])
 
     def spoil(state, _):
-        state.rows[99] = 1
+        state.memory[0].counts[0] += 1
         raise ValueError
 
     spoilt = begin()

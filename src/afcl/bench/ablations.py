@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from immutables import Map
 
 from afcl._typing import ClientId
 from afcl.core.messages import Cells, Update
@@ -80,5 +81,5 @@ def _without(state: ServerState, clients: set[ClientId]) -> ServerState:
         return state
     width = state.n_features
     nothing = Cells(np.zeros(0, dtype=np.int64), np.zeros((0, width)), np.zeros(0))
-    memory = {c: nothing if c in clients else m for c, m in state.memory.items()}
+    memory = Map({c: nothing if c in clients else m for c, m in state.memory.items()})
     return replace(state, memory=memory)

@@ -19,6 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "privacy": None,
     "min_cell": 5,
     "cohort": 10,
+    "max_cells": 1 << 20,
     "ranges": (),
     "seed": 0,
     "columns": (),

@@ -11,11 +11,13 @@ Whatever rounding can do is allowed for.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
+from afcl.core.cells import union
 from afcl.core.messages import (
     Cells,
     Hello,
@@ -24,12 +26,11 @@ from afcl.core.messages import (
     Plan,
     Summary,
     Update,
-    check_cells,
+    check_finite,
+    check_form,
     refuse_unless,
 )
-from afcl.core.seeding import distinct
 from afcl.core.state import ServerState
-from afcl.kernels import squared_distances
 
 #: Most rows a client may register: no sum over all clients overflows.
 MOST_ROWS = 1 << 40
@@ -39,8 +40,10 @@ MOST_CELLS = 256
 LOW, HIGH = -1.0, 2.0
 #: Means and scatters beyond these could overflow where no box is agreed.
 LARGEST, WIDEST = 1e120, 1e255
-#: What rounding may do, relative to the numbers at hand.
-SLACK = 1e-9
+#: The owner of a cell that rows of several centres were folded into.
+NOBODY = -1
+#: What rounding may do, relative to the numbers at hand; to a single number.
+SLACK, ROUNDING = 1e-9, float(np.finfo(np.float64).eps)
 
 
 def check_hello(state: ServerState, hello: Hello) -> int:
@@ -53,7 +56,7 @@ def check_hello(state: ServerState, hello: Hello) -> int:
     )
     width = _width(cells) if state.n_features < 0 else state.n_features
     refuse_unless(width >= 1, "the means of cells must have features")
-    _check_cells(state, cells, width, hello.client, n_rows)
+    _check_cells(state, (cells,), width, hello.client, n_rows)
     return width
 
 
@@ -65,7 +68,7 @@ def check_update(state: ServerState, update: Update) -> None:
     checked for everything but its seeds.
     """
     refuse_unless(
-        update.client in state.memory, f"client {update.client} has not said hello"
+        update.client in state.rows, f"client {update.client} has not said hello"
     )
     summary = update.payload
     refuse_unless(isinstance(summary, Summary), "an update must carry a summary")
@@ -77,10 +80,8 @@ def check_update(state: ServerState, update: Update) -> None:
     now = update.version == state.version
     _check_number(state, len(summary.levels), now)
     client, n_rows = update.client, state.rows[update.client]
-    _check_owned(state, summary, client, n_rows)
     for level in summary.levels:
         refuse_unless(isinstance(level, LevelReply), "expected a reply per level")
-        _check_owned(state, level, client, n_rows)
         refuse_unless(
             type(level.revision) is int and level.revision >= 0,
             "a level's revision must be a whole number",
@@ -90,9 +91,13 @@ def check_update(state: ServerState, update: Update) -> None:
                 isinstance(total, float) and abs(total) <= n_rows * (1 + SLACK),
                 "a sum of silhouettes lies outside [-n, n]",
             )
+    said = (summary, *summary.levels)
+    bags = tuple(part.cells for part in said)
+    cells = _check_cells(state, bags, state.n_features, client, n_rows)
+    owned = [_check_owners(part.owners, len(part.cells)) for part in said]
     if now and state.sent and state.plans == len(state.sent):
         refuse_unless(
-            any(_answers(summary, plan) for plan in reversed(state.sent)),
+            any(_answers(summary, cells, owned, plan) for plan in reversed(state.sent)),
             "cells do not lie around the seeds and centres that were sent",
         )
 
@@ -146,57 +151,82 @@ def _check_number(state: ServerState, found: int, now: bool) -> None:
     refuse_unless(found <= most, f"at most {most} levels are sent, got {found}")
 
 
-def _check_owned(state: ServerState, said: Any, client: ClientId, n_rows: int) -> None:
-    """Check the cells of an answer, and that no two claim to be of one centre."""
-    cells, owners = said.cells, said.owners
-    _check_cells(state, cells, state.n_features, client, n_rows)
+def _check_owners(owners: Any, number: int) -> list[int]:
+    """Check that there is an owner per cell and no two have the same; return them."""
     refuse_unless(
         isinstance(owners, np.ndarray)
         and owners.dtype == np.int64
-        and owners.shape == cells.counts.shape,
+        and owners.shape == (number,),
         "expected one int64 owner per cell",
     )
-    own = owners[owners >= 0]
+    every: list[int] = owners.tolist()
+    shared = every.count(NOBODY)
     refuse_unless(
-        bool(np.all(owners >= -1)) and np.unique(own).shape == own.shape,
+        len(set(every)) == len(every) - max(0, shared - 1) and min(every) >= NOBODY,
         "two cells have the same owner, or an owner is negative",
     )
+    return every
 
 
 def _check_cells(
-    state: ServerState, cells: Any, width: int, client: ClientId, n_rows: int
-) -> None:
+    state: ServerState, bags: tuple[Any, ...], width: int, client: ClientId, n_rows: int
+) -> Cells:
+    """Check the form of every bag, then all their numbers together; return these."""
     least = state.params.min_cell
     most = max(MOST_CELLS, state.params.n_seeds or 0)
     most = min(most, max(1, n_rows // least))
+    for bag in bags:
+        refuse_unless(
+            not isinstance(bag, Cells) or _length(bag.counts) <= most,
+            f"more than {most} cells of {n_rows} rows",
+        )
+        check_form(bag, width, n_rows, least)
+    cells = bags[0] if len(bags) == 1 else union(bags)
+    check_finite(cells)
     refuse_unless(
-        not isinstance(cells, Cells) or np.size(cells.counts) <= most,
-        f"more than {most} cells of {n_rows} rows",
-    )
-    check_cells(cells, width, n_rows, least)
-    refuse_unless(
-        bool(
-            np.all(np.abs(cells.means) <= LARGEST) and np.all(cells.scatters <= WIDEST)
-        ),
+        bool(np.abs(cells.means).max() <= LARGEST and cells.scatters.max() <= WIDEST),
         f"a mean is beyond {LARGEST:g} or a scatter beyond {WIDEST:g}",
     )
     if state.bounded:
-        _check_box(cells, state.params.privacy, _slack(n_rows))
+        exact = state.params.privacy.startswith(("summary", "grouped"))
+        _check_box(cells, exact, _slack(n_rows))
+        refuse_unless(
+            not exact or _differ(cells.means, [len(bag) for bag in bags]),
+            "two cells have the same mean",
+        )
     if client in state.extremes:
         low, high = state.extremes[client]
         slack = _slack(n_rows) * np.maximum(1.0, np.maximum(np.abs(low), np.abs(high)))
         refuse_unless(
-            bool(np.all((cells.means >= low - slack) & (cells.means <= high + slack))),
+            bool(
+                (cells.means.min(axis=0) >= low - slack).all()
+                and (cells.means.max(axis=0) <= high + slack).all()
+            ),
             "a mean lies outside the extremes that the client announced",
         )
+    return cells
+
+
+def _length(counts: Any) -> int:
+    return counts.size if isinstance(counts, np.ndarray) else 0
+
+
+def _differ(means: Floats, lengths: list[int]) -> bool:
+    """Whether in each of several runs of rows no two are equal."""
+    rows = means + 0.0  # there are two zeros
+    keys = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0].tolist()
+    ends = list(accumulate(lengths))
+    starts = [end - length for end, length in zip(ends, lengths, strict=True)]
+    runs = zip(starts, ends, strict=True)
+    return all(len(set(keys[start:end])) == end - start for start, end in runs)
 
 
 def _slack(n_rows: int) -> float:
     """Return what rounding can do to a mean of so many numbers of size 1."""
-    return SLACK + 4 * n_rows * float(np.finfo(np.float64).eps)
+    return SLACK + 4 * n_rows * ROUNDING
 
 
-def _check_box(cells: Cells, level: str, slack: float) -> None:
+def _check_box(cells: Cells, exact: bool, slack: float) -> None:
     """Check means and, unless they are noisy, scatters against the widened box.
 
     Of numbers in [low, high] with mean b the mean square around b is at most
@@ -205,49 +235,62 @@ def _check_box(cells: Cells, level: str, slack: float) -> None:
     what the box is made of at the level `grouped`. At `dp` two noisy means may be cut
     off at the same place.
     """
-    exact = level.startswith(("summary", "grouped"))
     means = cells.means
     refuse_unless(
-        bool(np.all((means >= LOW - slack) & (means <= HIGH + slack))),
+        bool(means.min() >= LOW - slack and means.max() <= HIGH + slack),
         "a mean lies more than one width outside the agreed box",
-    )
-    refuse_unless(
-        not exact or distinct(means) == len(cells), "two cells have the same mean"
     )
     widest = np.maximum((HIGH - means) * (means - LOW), 0.0).sum(axis=1)
     widest += 9 * slack * means.shape[1]
     refuse_unless(
-        not exact or bool(np.all(cells.scatters <= cells.counts * widest)),
+        not exact or bool((cells.scatters <= cells.counts * widest).all()),
         "a scatter is larger than the agreed box allows",
     )
 
 
-def _answers(summary: Summary, plan: Plan) -> bool:
-    """Whether this could be an honest answer to this plan."""
-    return _lie_around(summary.cells, summary.owners, plan.seeds) and all(
-        said.revision == sent.revision
-        and _lie_around(said.cells, said.owners, sent.centers)
-        for said, sent in zip(summary.levels, plan.candidates, strict=True)
-    )
+def _answers(
+    summary: Summary, cells: Cells, owned: list[list[int]], plan: Plan
+) -> bool:
+    """Whether this could be an honest answer to this plan.
+
+    `cells` and `owned` are the summary's, those of the seeds first, then by level. A
+    cell without an owner took in at least one other, so it stands for two centres.
+    """
+    both = zip(summary.levels, plan.candidates, strict=True)
+    if any(said.revision != sent.revision for said, sent in both):
+        return False
+    places = [plan.seeds, *(level.centers for level in plan.candidates)]
+    for owners, centers in zip(owned, places, strict=True):
+        k = centers.shape[0]
+        if len(owners) + owners.count(NOBODY) > k or max(owners) >= k:
+            return False
+    whose = [summary.owners, *(level.owners for level in summary.levels)]
+    return _lie_around(cells, whose, places)
 
 
-def _lie_around(cells: Cells, owners: Ints, centers: Floats) -> bool:
+def _lie_around(cells: Cells, owners: list[Ints], places: list[Floats]) -> bool:
     """Whether every cell with an owner lies in the owner's Voronoi cell.
 
-    A cell without one took in at least one other, so it stands for two centres.
+    Cells and centres of all levels are looked at together; squared distances are
+    multiplied out, which rounds by far less than the slack.
     """
-    k, own = centers.shape[0], owners >= 0
-    if len(cells) + int((~own).sum()) > k or bool(np.any(owners >= k)):
-        return False
-    means, mine = cells.means[own], centers[owners[own]]
-    counts = cells.counts[own]
-    distances = squared_distances(means, centers)
-    sizes = (
-        (means**2).sum(axis=1) + (mine**2).sum(axis=1) + cells.scatters[own] / counts
-    )
-    slack = _slack(int(cells.counts.max())) * sizes
-    to_owner = ((means - mine) ** 2).sum(axis=1)
-    return bool(np.all(to_owner <= distances.min(axis=1) + slack))
+    sizes = [each.shape[0] for each in owners]
+    starts = np.cumsum([0, *(centers.shape[0] for centers in places[:-1])])
+    most = np.maximum.reduceat(cells.counts, np.cumsum([0, *sizes[:-1]]))
+    every = np.concatenate(owners)
+    own = np.flatnonzero(every != NOBODY)
+    level = np.repeat(np.arange(len(owners)), sizes)[own]
+    mine = every[own] + starts[level]
+    means, centers = cells.means[own], np.concatenate(places)
+    squares = (centers * centers).sum(axis=1)
+    # |m - c|^2 - |m|^2 for every mean m and centre c
+    gaps = squares - 2.0 * (means @ centers.T)
+    row = np.arange(own.shape[0])
+    nearest = np.minimum.reduceat(gaps, starts, axis=1)[row, level]
+    length = (means * means).sum(axis=1) + squares[mine]
+    length += cells.scatters[own] / cells.counts[own]
+    slack = (SLACK + 4 * ROUNDING * most[level]) * length
+    return bool((gaps[row, mine] <= nearest + slack).all())
 
 
 def _width(cells: Cells) -> int:

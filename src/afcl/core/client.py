@@ -29,8 +29,9 @@ View: TypeAlias = Floats | Rows | Cells
 
 #: Lloyd iterations behind the hello's cells.
 HELLO_ITERATIONS = 5
-#: Rows beyond which the hello's cells are placed on a seeded sample of this size.
-SEEDING_SAMPLE = 8192
+#: Rows beyond which the hello's cells are placed on a seeded sample of this size, and
+#: how many times as many in tables of more than this many features.
+SEEDING_SAMPLE, WIDE_SAMPLE, WIDE = 8192, 4, 8
 
 
 def rows_in(view: View) -> int:
@@ -54,8 +55,9 @@ def condense(X: View, params: DefaultParams, rng: np.random.Generator) -> Cells:
         return _folded(_pooled(X, labels, picks.shape[0])[0], params.min_cell)
     rows = as_rows(X)
     index = np.arange(n)
-    if n > SEEDING_SAMPLE:
-        index = np.sort(rng.choice(n, SEEDING_SAMPLE, replace=False))
+    size = SEEDING_SAMPLE * (WIDE_SAMPLE if rows.shape[1] > WIDE else 1)
+    if n > size:
+        index = np.sort(rng.choice(n, size, replace=False))
     sample = rows.take(index)
     start = sample[plus_plus(sample, params.cells_for(n), rng)]
     centers, _ = lloyd(sample, np.ones(sample.shape[0]), start, HELLO_ITERATIONS)

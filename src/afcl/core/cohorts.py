@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from immutables import Map
 
 from afcl._typing import Bools, ClientId, Floats, Ints
 from afcl.core import rebuild, server
@@ -109,9 +110,9 @@ class SecureState:
 
     params: DefaultParams
     seed: int
-    hellos: dict[ClientId, Cells] = field(default_factory=dict)
-    rows: dict[ClientId, int] = field(default_factory=dict)
-    keys: dict[ClientId, str] = field(default_factory=dict)
+    hellos: Map[ClientId, Cells] = field(default_factory=Map)
+    rows: Map[ClientId, int] = field(default_factory=Map)
+    keys: Map[ClientId, str] = field(default_factory=Map)
     waiting: tuple[ClientId, ...] = ()
     left: frozenset[ClientId] = frozenset()
     silent: frozenset[ClientId] = frozenset()
@@ -162,9 +163,9 @@ def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnos
     return (
         replace(
             back,
-            hellos={**state.hellos, client: said.cells},
-            rows={**state.rows, client: hello.n_rows},
-            keys={**state.keys, client: said.key},
+            hellos=state.hellos.set(client, said.cells),
+            rows=state.rows.set(client, hello.n_rows),
+            keys=state.keys.set(client, said.key),
             waiting=(*state.waiting, client),
             n_features=heard.n_features,
             dirty=True,

@@ -15,7 +15,7 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.core.protocol import Scores
-from afcl.kernels import squared_distances
+from afcl.kernels import crowding
 
 #: The index names in the order they are shown.
 INDICES = ("silhouette", "simplified", "ch", "db", "bic")
@@ -59,12 +59,7 @@ def davies_bouldin(counts: Floats, means: Floats, scatters: Floats) -> float | N
     """Davies-Bouldin with root-mean-square radii, from (O, B, Z)."""
     if counts.shape[0] < 2:
         return None
-    radii = np.sqrt(scatters / counts)
-    apart = np.sqrt(squared_distances(means, means))
-    np.fill_diagonal(apart, np.inf)
-    ratios = (radii[:, None] + radii[None, :]) / np.maximum(apart, 1e-12)
-    np.fill_diagonal(ratios, 0.0)
-    return float(ratios.max(axis=1).mean())
+    return crowding(np.sqrt(scatters / counts), means) / len(counts)
 
 
 def _normalised(values: Floats) -> Floats:

@@ -228,6 +228,12 @@ def refuse_unless(condition: bool, reason: str) -> None:
 
 def check_cells(cells: Any, n_features: int, n_rows: int, low: int = 1) -> None:
     """Refuse cells that no honest client could have sent."""
+    check_form(cells, n_features, n_rows, low)
+    check_finite(cells)
+
+
+def check_form(cells: Any, n_features: int, n_rows: int, low: int = 1) -> None:
+    """Refuse cells of the wrong types, shapes or counts."""
     refuse_unless(isinstance(cells, Cells), "expected cells (counts, means, scatters)")
     counts, means, scatters = cells.counts, cells.means, cells.scatters
     refuse_unless(
@@ -247,13 +253,18 @@ def check_cells(cells: Any, n_features: int, n_rows: int, low: int = 1) -> None:
         and scatters.dtype == np.float64,
         "cells must be int64 counts with float64 means and scatters",
     )
-    refuse_unless(bool(np.all(counts >= low)), f"a cell holds fewer than {low} rows")
-    total = sum(counts.tolist())  # exact: a sum of int64 could wrap around
+    sizes = counts.tolist()
+    refuse_unless(min(sizes) >= low, f"a cell holds fewer than {low} rows")
+    total = sum(sizes)  # exact: a sum of int64 could wrap around
     refuse_unless(
         total <= n_rows, f"cells hold {total} rows, the client registered {n_rows}"
     )
+
+
+def check_finite(cells: Cells) -> None:
+    """Refuse means and scatters that are not finite, and negative scatters."""
     refuse_unless(
-        bool(np.isfinite(means).all() and np.isfinite(scatters).all()),
+        bool(np.isfinite(cells.means).all() and np.isfinite(cells.scatters).all()),
         "cells hold numbers that are not finite",
     )
-    refuse_unless(bool(np.all(scatters >= 0)), "a cell's scatter is negative")
+    refuse_unless(bool((cells.scatters >= 0).all()), "a cell's scatter is negative")

@@ -13,6 +13,8 @@ from afcl.exceptions import InputError
 
 #: More cells per square root of rows than any client has.
 MOST_PER_ROOT = 1e6
+#: Fewer remembered cells than this would not show clusters.
+LEAST_CELLS = 1024
 #: What may choose k; `auto` is the rule of the moment silhouette's band.
 CRITERIA = ("auto", "silhouette", "simplified", "ch", "db", "bic")
 
@@ -66,6 +68,8 @@ class DefaultParams:
         The level, as :func:`afcl.privacy.parse_level` reads it.
     cohort
         Clients whose sums are read together at the level `secure`, at least 3.
+    max_cells
+        Cells the server remembers before it condenses them; see :mod:`core.budget`.
     """
 
     n_seeds: int | None = None
@@ -80,6 +84,7 @@ class DefaultParams:
     drift: float = 0.01
     privacy: str = "summary"
     cohort: int = 10
+    max_cells: int = 1 << 20
 
     def __post_init__(self) -> None:
         _require(
@@ -103,6 +108,11 @@ class DefaultParams:
         _require(
             isinstance(self.cohort, Integral) and int(self.cohort) >= 3,
             f"cohort must be a whole number, at least 3, not {self.cohort!r}",
+        )
+        _require(
+            isinstance(self.max_cells, Integral) and int(self.max_cells) >= LEAST_CELLS,
+            f"max_cells must be a whole number, at least {LEAST_CELLS}, not "
+            f"{self.max_cells!r}",
         )
         _require(
             0 < self.cells_per_root <= MOST_PER_ROOT,

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from afcl.core.cells import pool
+from afcl.core.condense import condense_cells
 from afcl.core.indices import INDICES, choose, goodness
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
@@ -28,6 +29,9 @@ from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import Candidate, ServerState
 from afcl.kernels import assign, lloyd
 
+#: So many cells are worked on as they are, or more if cells times centres are few; what
+#: is beyond both is condensed to so many cells first.
+BULK, WORK = 1 << 14, 1 << 21
 #: Restarts of the weighted k-means that places the seeds.
 RESTARTS = 3
 #: Lloyd iterations after a reply changed the memory.
@@ -42,7 +46,7 @@ def prepare(state: ServerState) -> ServerState:
     """R3 to R6 for whatever was absorbed since the last time."""
     if not state.total_rows() or state.prepared:
         return state
-    bag = state.bag()
+    bag = _bounded(state.bag(), state.params.seeds_for(state.total_rows()))
     if state.need_seed:
         state = _reseed(state, bag)
     elif state.moved:
@@ -61,6 +65,11 @@ def prepare(state: ServerState) -> ServerState:
         sent=(*before, _plan(state))[-KEPT:],
         plans=1 if state.dirty else state.plans + 1,
     )
+
+
+def _bounded(bag: Cells, k: int) -> Cells:
+    """Return the bag, or fewer cells where so many centres would be too much work."""
+    return bag if len(bag) * k <= WORK else condense_cells(bag, BULK)
 
 
 def _plan(state: ServerState) -> Plan:
@@ -120,15 +129,13 @@ def _build(state: ServerState, bag: Cells) -> ServerState:
     kmax = state.params.clusters_for(n, len(seeds))
     levels = build_path(bag, seeds, merges, kmax)
     return replace(
-        state,
+        state.unanswered(),
         built_from=state.seeds,
         movement=0.0,
         version=state.version + 1,
         levels=levels or (_one_cluster(bag),),
         merges=merges,
         candidates=_candidates(levels, state.params),
-        replies={},
-        answers={},
     )
 
 
@@ -159,8 +166,10 @@ def _candidates(
 def _update_candidates(state: ServerState) -> ServerState:
     """R6: polish every candidate on the replies, and the memory of who is silent."""
     polished = []
+    most = max((candidate.level.k for candidate in state.candidates), default=1)
+    silent = _bounded(state.silent_bag(), most)
     for position, candidate in enumerate(state.candidates):
-        bag = state.level_bag(position)
+        bag = _bounded(state.level_bag(position), most)
         counts, centers, scatters = polish(bag, candidate.level.centers)
         if counts.shape[0] < 2:
             polished.append(candidate)
@@ -168,21 +177,24 @@ def _update_candidates(state: ServerState) -> ServerState:
         level = Built(centers, counts, scatters, {})
         polished.append(
             Candidate(
-                replace(level, scores=_federated_scores(state, position, level)),
+                replace(
+                    level, scores=_federated_scores(state, position, level, silent)
+                ),
                 candidate.revision + 1,
             )
         )
     return replace(state, candidates=tuple(polished))
 
 
-def _federated_scores(state: ServerState, position: int, level: Built) -> Scores:
+def _federated_scores(
+    state: ServerState, position: int, level: Built, silent: Cells
+) -> Scores:
     """R7: replied sums where there are any, the server's own view elsewhere."""
     simplified, moment = state.replied_sums(position)
-    bag = state.silent_bag()
-    if len(bag):
-        cell_simplified, cell_moment = summary_silhouettes(bag, level)
-        simplified += float((bag.counts * cell_simplified).sum())
-        moment += float((bag.counts * cell_moment).sum())
+    if len(silent):
+        cell_simplified, cell_moment = summary_silhouettes(silent, level)
+        simplified += float((silent.counts * cell_simplified).sum())
+        moment += float((silent.counts * cell_moment).sum())
     n = state.total_rows()
     scores: Scores = {"silhouette": moment / n, "simplified": simplified / n}
     return {**scores, **summary_scores(level)}

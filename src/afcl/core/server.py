@@ -7,15 +7,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 
+from afcl.core.budget import within_budget
 from afcl.core.checks import check_hello, check_update
 from afcl.core.indices import choose, goodness
-from afcl.core.messages import Broadcast, Cells, Hello, Left, Update
+from afcl.core.messages import Broadcast, Cells, Hello, Left, Update, refuse_unless
 from afcl.core.path import Built
 from afcl.core.protocol import Clustering, Diagnostics, PathLevel
 from afcl.core.state import ServerState
+
+#: Bytes by which a hello is known again.
+DIGEST = 16
 
 # ------------------------------------------------------------------ absorbing
 
@@ -23,60 +28,77 @@ from afcl.core.state import ServerState
 def absorb_hello(state: ServerState, hello: Hello) -> tuple[ServerState, Diagnostics]:
     """R1: remember a new client's cells; an equal repetition changes nothing."""
     width = check_hello(state, hello)
-    cells: Cells = hello.payload
-    known = state.hellos.get(hello.client)
-    if (
-        known is not None
-        and state.rows[hello.client] == hello.n_rows
-        and _equal(known, cells)
-    ):
-        back = replace(state, left=state.left - {hello.client})
-        same = state if back.left == state.left else back
-        return same, {"accepted": True, "repeated": True, "cells": len(cells)}
-    return (
-        replace(
-            state,
-            n_features=width,
-            hellos={**state.hellos, hello.client: cells},
-            memory={**state.memory, hello.client: cells},
-            rows={**state.rows, hello.client: hello.n_rows},
-            contacts={
-                **state.contacts,
-                hello.client: state.contacts.get(hello.client, 0) + 1,
-            },
-            left=state.left - {hello.client},
-            need_seed=True,
-            dirty=True,
-        ),
-        {"accepted": True, "repeated": False, "cells": len(cells)},
+    client, cells = hello.client, hello.payload
+    known = digest(hello)
+    if state.hellos.get(client) == known:
+        if client in state.left:
+            state = replace(state, left=state.left_without(client))
+        return state, {"accepted": True, "repeated": True, "cells": len(cells)}
+    refuse_unless(
+        client not in state.pooled.clients,
+        f"client {client} came back with other rows, and its first are condensed",
     )
+    before = len(state.memory[client]) if client in state.memory else 0
+    state = replace(
+        state,
+        n_features=width,
+        hellos=state.hellos.set(client, known),
+        memory=state.memory.set(client, cells),
+        rows=state.rows.set(client, hello.n_rows),
+        contacts=state.contacts.set(client, state.contacts.get(client, 0) + 1),
+        left=state.left_without(client),
+        held=state.held + len(cells) - before,
+        need_seed=True,
+        dirty=True,
+    )
+    found = {"accepted": True, "repeated": False, "cells": len(cells)}
+    return within_budget(state), found
+
+
+def digest(hello: Hello) -> bytes:
+    """Return what tells a hello from every other one."""
+    cells: Cells = hello.payload
+    said = blake2b(hello.n_rows.to_bytes(8, "little"), digest_size=DIGEST)
+    for part in (cells.counts, cells.means, cells.scatters):
+        said.update(part.tobytes())
+    return said.digest()
 
 
 def absorb_update(
     state: ServerState, update: Update
 ) -> tuple[ServerState, Diagnostics]:
-    """R4, the cheap part: never exchange a finer memory for a coarser one."""
+    """R4, the cheap part: never exchange a finer memory for a coarser one.
+
+    What was condensed is exchanged for nothing.
+    """
     check_update(state, update)
     client, summary = update.client, update.payload
     current = update.version == state.version and not state.dirty
-    finer = len(summary.cells) >= len(state.memory[client])
-    if finer:
-        state = replace(
-            state, memory={**state.memory, client: summary.cells}, moved=True
-        )
+    memory, replies, answers = state.memory, state.replies, state.answers
+    held = state.held
+    old = memory.get(client)
+    finer = old is not None and len(summary.cells) >= len(old)
+    if old is not None and finer:
+        memory = memory.set(client, summary.cells)
+        held += len(summary.cells) - len(old)
     if current:
-        state = replace(
-            state,
-            replies={**state.replies, client: summary.levels},
-            answers={**state.answers, client: state.answers.get(client, 0) + 1},
-            stale=True,
-        )
+        answers = answers.set(client, answers.get(client, 0) + 1)
+    if current and client not in state.pooled.replied:
+        held -= sum(len(level.cells) for level in replies.get(client, ()))
+        held += sum(len(level.cells) for level in summary.levels)
+        replies = replies.set(client, summary.levels)
     state = replace(
         state,
-        contacts={**state.contacts, client: state.contacts[client] + 1},
-        left=state.left - {client},
+        memory=memory,
+        replies=replies,
+        answers=answers,
+        held=held,
+        contacts=state.contacts.set(client, state.contacts[client] + 1),
+        left=state.left_without(client),
+        moved=state.moved or finer,
+        stale=state.stale or current,
     )
-    return state, {
+    return within_budget(state), {
         "accepted": True,
         "finer": finer,
         "current": current,
@@ -89,21 +111,13 @@ def absorb_left(state: ServerState, left: Left) -> tuple[ServerState, Diagnostic
     return replace(state, left=state.left | {left.client}), {"accepted": True}
 
 
-def _equal(a: Cells, b: Cells) -> bool:
-    return (
-        np.array_equal(a.counts, b.counts)
-        and np.array_equal(a.means, b.means)
-        and np.array_equal(a.scatters, b.scatters)
-    )
-
-
 # ------------------------------------------------------------------ answering
 
 
 def broadcast(state: ServerState) -> Broadcast:
     """Return seeds and candidates, for the clients whose answer would still help."""
-    wanted = frozenset(c for c in state.active() if not state.satisfied(c))
-    return Broadcast(state.version, state.sent[-1], wanted)
+    wanted = (c for c in state.active() if not state.satisfied(c))
+    return Broadcast(state.version, state.sent[-1], frozenset(wanted))
 
 
 def done(state: ServerState) -> bool:
@@ -136,6 +150,7 @@ def result(state: ServerState) -> Clustering:
         tuple(_ordered(path[k]) for k in sorted(path)),
         state.seeds,
         state.merges,
+        _said_of_pool(state),
     )
 
 
@@ -148,7 +163,10 @@ def _ordered(level: Built) -> PathLevel:
 
 
 def progress(state: ServerState) -> Diagnostics:
-    """Return k so far, its moment silhouette, the seeds and how far they moved."""
+    """Return k so far, its moment silhouette, the seeds and how far they moved.
+
+    `condensed` is there once cells were: the number of clients whose they were.
+    """
     best = chosen(state)
     return {
         "k": best.k,
@@ -157,4 +175,11 @@ def progress(state: ServerState) -> Diagnostics:
         "movement": state.movement,
         "candidates": [c.level.k for c in state.candidates],
         "seeds": state.seeds,
+        **_said_of_pool(state),
     }
+
+
+def _said_of_pool(state: ServerState) -> Diagnostics:
+    """Say how many clients' cells were condensed, if any were."""
+    number = len(state.pooled.clients)
+    return {"condensed": number} if number else {}

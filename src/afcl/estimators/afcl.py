@@ -56,6 +56,9 @@ class AFCL(FederatedClusterer):
         Finer constants of the default preset.
     cohort : int
         Clients whose sums are read together at the privacy level `secure`; at least 3.
+    max_cells : int
+        Cells the server remembers before it condenses them, at least 1024; default
+        preset only. See docs/how-to/server-memory.md.
     random_state : int, RandomState or None
         Seed of everything random.
     verbose : bool
@@ -105,6 +108,7 @@ class AFCL(FederatedClusterer):
         candidates: int = 6,
         drift: float = 0.01,
         cohort: int = 10,
+        max_cells: int = 1 << 20,
     ) -> None:
         self.preset = preset
         self.n_seeds = n_seeds
@@ -127,6 +131,7 @@ class AFCL(FederatedClusterer):
         self.candidates = candidates
         self.drift = drift
         self.cohort = cohort
+        self.max_cells = max_cells
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
         method, options, _ = resolve(self.get_params(deep=False))

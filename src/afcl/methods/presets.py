@@ -25,6 +25,7 @@ _DEFAULT = (
     "candidates",
     "drift",
     "cohort",
+    "max_cells",
 )
 _PAPER = ("n_seeds", "learning_rate", "balance")
 

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much the server remembers: beyond `max_cells` clients are remembered together.
+
+Their memories are condensed to one pool, and so is what they replied about each
+candidate. Rows, means and scatters are conserved, whose they are is forgotten: finer
+cells that such a client sends later cannot replace its old ones. What it replies about
+candidates is used, and the pool then counts for so many rows less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from afcl._typing import ClientId
+from afcl.core.cells import nothing, union
+from afcl.core.condense import condense_cells
+from afcl.core.state import Pooled, ServerState, View
+
+#: Of `max_cells`, cells that clients keep one by one and that pooled replies may have.
+#: The pool gets the rest of one half, so that there is room before the next time.
+SINGLE, REPLIES, ALL = 16, 4, 2
+
+
+def within_budget(state: ServerState) -> ServerState:
+    """Return the state as it is, or condensed to half of `max_cells`."""
+    most = state.params.max_cells
+    if state.remembered <= most:
+        return state
+    sizes = {c: _size(state, c) for c in (*state.memory, *state.replies)}
+    clients = _first_to_go(state, sizes, most // SINGLE)
+    memories = [state.memory[c] for c in clients if c in state.memory]
+    replied = [c for c in clients if c in state.replies]
+    cells = union([state.pooled.cells or nothing(state.n_features), *memories])
+    views = _views(state, replied, most // REPLIES)
+    memory, replies = state.memory.mutate(), state.replies.mutate()
+    for client in clients:
+        memory.pop(client, None)
+        replies.pop(client, None)
+        del sizes[client]
+    held = sum(sizes.values())
+    rest = most // ALL - held - sum(len(view.cells) for view in views)
+    pooled = Pooled(
+        state.pooled.clients.union(c for c in clients if c in state.memory),
+        condense_cells(cells, rest),
+        state.pooled.replied.union(replied),
+        views,
+    )
+    return replace(
+        state,
+        memory=memory.finish(),
+        replies=replies.finish(),
+        held=held,
+        pooled=pooled,
+    )
+
+
+def _size(state: ServerState, client: ClientId) -> int:
+    """Return how many cells are remembered of a client alone."""
+    own = len(state.memory[client]) if client in state.memory else 0
+    return own + sum(len(reply.cells) for reply in state.replies.get(client, ()))
+
+
+def _first_to_go(
+    state: ServerState, sizes: dict[ClientId, int], left: int
+) -> list[ClientId]:
+    """Return whom to pool so that no more than `left` cells of the others stay.
+
+    First who cannot improve any more, satisfied or gone; then by client id.
+    """
+    hopeful = {c for c in sizes if c not in state.left and not state.satisfied(c)}
+    order = sorted(sizes, key=lambda client: (client in hopeful, client))
+    held = np.cumsum([sizes[client] for client in order[::-1]])
+    staying = int(np.searchsorted(held, left, side="right"))
+    return sorted(order[: len(order) - staying])
+
+
+def _views(state: ServerState, replied: list[ClientId], most: int) -> tuple[View, ...]:
+    """Return the pooled views of all candidates with these clients' replies added."""
+    if not replied:
+        return state.pooled.views
+    ks = [candidate.level.k for candidate in state.candidates]
+    before = state.pooled.views or (View(nothing(state.n_features)),) * len(ks)
+    views = []
+    for position, view in enumerate(before):
+        said = [state.replies[client][position] for client in replied]
+        cells = union([view.cells, *(reply.cells for reply in said)])
+        simplified = sum((reply.simplified for reply in said), view.simplified)
+        moment = sum((reply.moment for reply in said), view.moment)
+        share = max(1, most * ks[position] // sum(ks))
+        views.append(View(condense_cells(cells, share), simplified, moment))
+    return tuple(views)
