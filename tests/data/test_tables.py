@@ -361,12 +361,13 @@ def test_refused_files(folder, name, content, message):
 
 
 def test_nothing_there(folder):
-    (folder / "sites.csv").mkdir()
+    (folder / "sites").mkdir()
     assert refused(read_sites, ["b.csv"]) == (
         "b.csv: no such file; check the name and the folder"
     )
-    assert refused(read_sites, ["sites.csv"]) == (
-        "sites.csv: is a folder; name the files in it one by one"
+    assert refused(read_sites, ["sites"]) == (
+        "sites: a folder without .csv, .tsv or .parquet files; name the site's file, "
+        "or a folder that holds its files"
     )
     assert refused(read_sites, []) == (
         "no files given; name one .csv, .tsv or .parquet file per site"
@@ -401,11 +402,11 @@ def test_unreadable_files(folder):
     ],
 )
 def test_errors_while_reading(folder, monkeypatch, error, reason):
-    def broken(self):
+    def broken(*args, **kwargs):
         raise error
 
     path = write("a.csv")
-    monkeypatch.setattr(Path, "read_bytes", broken)
+    monkeypatch.setattr(pl, "read_csv", broken)
     assert refused(read_sites, [path]) == f"a.csv: cannot be read {reason}"
 
 

@@ -316,20 +316,19 @@ def test_a_file_is_replaced_whole(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
 
 
-def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "file.txt"
-    results.write_text(path, "old")
-    write = Path.write_text
+def test_a_crash_while_writing_leaves_the_old_file(tmp_path):
+    path = tmp_path / "labels.csv"
+    results.write_labels(path, np.array([1, 2]))
 
-    def breaking(part, text, **options):
-        write(part, text[:2], **options)
+    def breaking():
+        yield np.array([3])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "write_text", breaking)
     with pytest.raises(KeyboardInterrupt):
-        results.write_text(path, "new and longer")
+        results.write_labels(path, breaking())
 
-    assert path.read_text() == "old"
+    assert path.read_text() == "cluster\n1\n2\n"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_half_written_parts_are_harmless(tmp_path, result, outcome):

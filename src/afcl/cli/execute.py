@@ -12,17 +12,18 @@ from typing import Any
 
 from afcl.cli.report import write_at_the_end
 from afcl.core.protocol import AnyMethod
-from afcl.data.tables import Sites, in_input_order
+from afcl.data.stream import OpenSites
 from afcl.runtime import results
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import simulate
+from afcl.runtime.streamed import in_input_order, rows_of
 from afcl.trace import Event, Trace, to_line
 
 
 def execute(
-    sites: Sites,
+    sites: OpenSites,
     out: Path,
     method: AnyMethod,
     options: dict[str, Any],
@@ -31,7 +32,7 @@ def execute(
     scale: Any = "minmax",
 ) -> dict[str, Any]:
     """Run, label, write the folder and its page; return what ``result.json`` holds."""
-    names = tuple(table.name for table in sites.tables)
+    names = tuple(source.name for source in sites.sources)
     spec = Spec(
         method,
         options,
@@ -54,7 +55,7 @@ def execute(
 
         outcome = simulate(
             spec,
-            [table.values for table in sites.tables],
+            [rows_of(source) for source in sites.sources],
             as_schedule(parameters["participation"]),
             journal=journal,
             trace=Trace(listen),
@@ -62,8 +63,8 @@ def execute(
         )
     result = results.describe(outcome, names, sites.columns, parameters)
     labels = {
-        name: in_input_order(values, kept)
-        for name, kept, values in zip(names, sites.kept, outcome.labels, strict=True)
+        source.name: in_input_order(source, values)
+        for source, values in zip(sites.sources, outcome.labels, strict=True)
     }
     results.write_result(out, result, labels)
     write_at_the_end(out)

@@ -33,7 +33,9 @@ def keygen(
 
 def join(
     address: str = typer.Argument(..., help="The coordinator's HOST:PORT."),
-    data: Path = typer.Option(..., help="This site's rows: CSV, TSV or Parquet."),
+    data: Path = typer.Option(
+        ..., help="This site's rows: CSV, TSV or Parquet, or a folder of them."
+    ),
     name: str = typer.Option(..., help="This site's name."),
     out: Path = typer.Option(
         ..., help="Folder for this site's results.", metavar="DIR"
@@ -59,6 +61,13 @@ def join(
     ),
     ledger: Path | None = typer.Option(
         None, help="File that keeps what they have cost (DIR/ledger.json)."
+    ),
+    stream: bool | None = typer.Option(
+        None,
+        "--stream/--no-stream",
+        help="Leave the rows in their files, or read them into memory; "
+        "by default they stay there above 1 GB.",
+        show_default=False,
     ),
     port: int | None = typer.Option(
         None, help="Port for the engine on this machine (a free one)."
@@ -92,8 +101,10 @@ def join(
         str(parse_level(privacy)),
         budget,
         "" if ledger is None else str(ledger.resolve()),
+        stream,
     )
-    told.read()
+    for note in told.open().notes:
+        print(f"note: {note}", file=sys.stderr)
     member = _come_back(out, told)
     if member.state == DONE:
         typer.echo(f"{out} holds this site's result already.")
@@ -123,7 +134,8 @@ def _come_back(out: Path, told: Membership) -> Membership:
 
     if not (out / SITE).is_file():
         return told
-    before = open_membership(out)
+    # How the rows are read may change at any time.
+    before = replace(open_membership(out), stream=told.stream)
     if before.state == REFUSED:
         return told
     same = replace(

@@ -31,7 +31,9 @@ SENT = {
 
 def run(
     sites: list[Path] = typer.Argument(
-        ..., help="One file per site: CSV, TSV or Parquet.", metavar="SITE"
+        ...,
+        help="One file per site (CSV, TSV or Parquet), or a folder of them.",
+        metavar="SITE",
     ),
     out: Path = typer.Option(..., help="Folder for the results.", metavar="DIR"),
     participation: str | None = typer.Option(
@@ -80,6 +82,13 @@ def run(
     config: Path | None = typer.Option(
         None, help="TOML file with these settings; flags override it."
     ),
+    stream: bool | None = typer.Option(
+        None,
+        "--stream/--no-stream",
+        help="Leave the rows in their files, or read them into memory; "
+        "by default they stay there above 1 GB.",
+        show_default=False,
+    ),
     as_json: bool = typer.Option(
         False, "--json", help="Print result.json's content instead of words."
     ),
@@ -112,7 +121,8 @@ def run(
         "contacts": contacts,
         "max_rounds": max_rounds,
     }
-    result, was_done = cluster_files(sites, out, settings(config, flags), force)
+    chosen = settings(config, flags)
+    result, was_done = cluster_files(sites, out, chosen, force, stream)
     if as_json:
         typer.echo(json.dumps(result, indent=2))
         return
@@ -127,12 +137,16 @@ def run(
 
 
 def cluster_files(
-    paths: list[Path], out: Path, chosen: dict[str, Any], force: bool
+    paths: list[Path],
+    out: Path,
+    chosen: dict[str, Any],
+    force: bool,
+    stream: bool | None = None,
 ) -> tuple[dict[str, Any], bool]:
     """Run on files and write the folder; say whether it was done already."""
     from afcl import __version__
     from afcl.cli.execute import execute
-    from afcl.data.tables import read_sites
+    from afcl.data.stream import open_sites
     from afcl.privacy import EXACT_WARNING, parse_level, too_small
     from afcl.runtime.demands import demands
     from afcl.runtime.results import fingerprint, open_folder
@@ -145,17 +159,19 @@ def cluster_files(
     least = 1
     if level not in ("exact", "affine", "rival"):
         least = max(chosen["min_cell"], parse_level(level).group)
-    sites = read_sites(
+    sites = open_sites(
         paths,
         columns=chosen["columns"] or None,
         drop=chosen["drop"],
         missing=chosen["missing"],
         min_rows=least,
+        stream=stream,
+        whole="" if level == "summary" else _needing(chosen, level),
     )
-    as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])
+    as_schedule(chosen["participation"]).bind(len(sites.sources), chosen["seed"])
     parameters = {**chosen, "privacy": level}
     identity = fingerprint(
-        [f"{t.name} {t.fingerprint()}" for t in sites.tables],
+        [f"{s.name} {s.fingerprint()}" for s in sites.sources],
         {**parameters, "version": __version__},
     )
     finished = open_folder(out, identity, force)
@@ -166,12 +182,21 @@ def cluster_files(
     if level == "exact":
         print(f"warning: {EXACT_WARNING}", file=sys.stderr)
     if level != "rival":
-        sizes = [table.values.shape[0] for table in sites.tables]
+        sizes = [source.shape[0] for source in sites.sources]
         small = too_small(sizes, chosen["min_cell"], level)
         if small is not None:
             print(f"warning: {small}", file=sys.stderr)
     scale = "minmax" if public is None else in_order(public, sites.columns)
     return execute(sites, out, method, options, parameters, identity, scale), False
+
+
+def _needing(chosen: dict[str, Any], level: str) -> str:
+    """Name what needs all rows in memory."""
+    if level == "rival":
+        return f"method {chosen['method']}"
+    if chosen["preset"] != "default":
+        return f"preset {chosen['preset']}"
+    return f"privacy level {level}"
 
 
 def in_order(

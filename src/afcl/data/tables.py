@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.data.files import drop_option, ending, fail, listed, numbers, read_frame
 from afcl.data.frames import from_frames
-from afcl.exceptions import InputError
-
-if TYPE_CHECKING:
-    import polars as pl
+from afcl.data.names import AnyPath, site_names
+from afcl.data.sources import Reading, SiteFiles, common_columns, site_files
+from afcl.data.words import fail
 
 __all__ = [
     "Sites",
@@ -36,7 +32,8 @@ __all__ = [
     "site_names",
 ]
 
-AnyPath: TypeAlias = str | os.PathLike[str]
+#: Rows whose bytes are hashed together.
+HASHED = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ class Sites:
     Attributes
     ----------
     tables : tuple of Table
-        One per file, all with the same columns in the same order.
+        One per site, all with the same columns in the same order.
     notes : tuple of str
         What was left out and why, one line each.
     kept : tuple of ndarray of shape (n_rows_of_the_file,)
@@ -94,14 +91,15 @@ def read_sites(
     missing: str = "error",
     min_rows: int = 1,
 ) -> Sites:
-    """Read one file per site and restrict all to the columns they have in common.
+    """Read one file or folder per site; restrict all to their common columns.
 
     Parameters
     ----------
     paths : iterable of paths
-        `.csv`, `.tsv` (both also with `.gz`) or `.parquet`, with column names.
-        Integers, floats, booleans (as 0 and 1) and numbers written as text are
-        numbers; an empty cell, `NA`, `NaN`, `null` and the like are missing.
+        `.csv`, `.tsv` (both also with `.gz`) or `.parquet`, with column names; or a
+        folder of such files, which follow one another by name and have the same
+        columns. Integers, floats, booleans (as 0 and 1) and numbers written as text
+        are numbers; an empty cell, `NA`, `NaN`, `null` and the like are missing.
     columns : sequence of str, optional
         Use only these, in this order; every file must have them. By default all
         columns that every file has, in the order of the first file.
@@ -121,26 +119,49 @@ def read_sites(
     InputError
         With one line that says what is wrong and what to do.
     """
+    named, common, notes = look_into(paths, columns, drop, missing)
+    tables, masks = [], []
+    for name, site in named:
+        table, kept, told = read_table(name, site, common, missing, min_rows)
+        tables.append(table)
+        masks.append(kept)
+        notes += told
+    return Sites(tuple(tables), tuple(notes), tuple(masks))
+
+
+def look_into(
+    paths: Iterable[AnyPath],
+    columns: Sequence[str] | None,
+    drop: Sequence[str],
+    missing: str,
+) -> tuple[list[tuple[str, SiteFiles]], tuple[str, ...], list[str]]:
+    """Return the sites with their names, the columns to use, and notes.
+
+    The parameters are those of :func:`read_sites`; no row is read yet.
+    """
     if missing not in ("error", "drop"):
         raise fail(f"missing is {missing!r}; use 'error' or 'drop'")
-    files = [Path(path) for path in paths]
-    names = site_names(files)
-    frames, notes = [], []
-    for path in files:
-        frame, told = read_frame(path)
-        frames.append(frame)
-        notes += told
-    common, told = _common(files, frames, columns, drop)
-    notes += told
-    tables, masks = [], []
-    for name, path, frame in zip(names, files, frames, strict=True):
-        values = np.column_stack([numbers(frame[column], path) for column in common])
-        kept = _kept_rows(values, common, path, missing, min_rows)
-        if not kept.all():
-            notes.append(_dropped(path, kept))
-        tables.append(Table(name, np.ascontiguousarray(values[kept]), common, path))
+    places = [Path(path) for path in paths]
+    names = site_names(places)
+    sites = [site_files(path) for path in places]
+    common, told = common_columns(sites, columns, drop)
+    notes = [note for site in sites for note in site.notes]
+    return list(zip(names, sites, strict=True)), common, notes + told
+
+
+def read_table(
+    name: str, site: SiteFiles, columns: tuple[str, ...], missing: str, min_rows: int
+) -> tuple[Table, Bools, list[str]]:
+    """Read one site into memory; returns also which rows were kept, and notes."""
+    reading = Reading(site, columns, missing)
+    parts, masks = [], []
+    for values, kept in reading.parts(streamed=False):
+        parts.append(values if kept.all() else values[kept])
         masks.append(kept)
-    return Sites(tuple(tables), tuple(notes), tuple(masks))
+    reading.check(min_rows)
+    values = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    table = Table(name, values, columns, site.path)
+    return table, np.concatenate(masks), reading.notes()
 
 
 def in_input_order(labels: Ints, kept: Bools) -> Ints:
@@ -164,173 +185,19 @@ def fingerprint(values: Floats, columns: Sequence[str] | None) -> str:
     >>> fingerprint(np.eye(2), ["a", "b"]) == fingerprint(np.eye(2), ["b", "a"])
     False
     """
+    digest = begin_digest(values.shape, columns)
+    for start in range(0, values.shape[0], HASHED):
+        add_to_digest(digest, values[start : start + HASHED])
+    return str(digest.hexdigest())
+
+
+def begin_digest(shape: tuple[int, ...], columns: Sequence[str] | None) -> Any:
+    """Return a hash that knows the shape and the names; rows are added to it."""
     names = None if columns is None else list(columns)
-    head = json.dumps([list(values.shape), names])
-    digest = hashlib.sha256(head.encode())
+    return hashlib.sha256(json.dumps([list(shape), names]).encode())
+
+
+def add_to_digest(digest: Any, values: Floats) -> None:
+    """Add rows to a hash."""
     # Adding 0 makes -0.0 and 0.0 the same bytes.
-    digest.update((np.asarray(values, dtype="<f8") + 0.0).tobytes())
-    return digest.hexdigest()
-
-
-def site_names(paths: Iterable[AnyPath]) -> tuple[str, ...]:
-    """Name the sites after their files; equal names get their folders in front.
-
-    Names are distinct (also where upper and lower case are not told apart) and safe
-    as file names.
-
-    Examples
-    --------
-    >>> site_names(["north/a.csv", "south/a.csv", "b.parquet"])
-    ('north-a', 'south-a', 'b')
-    """
-    files = [Path(path) for path in paths]
-    if not files:
-        raise fail("no files given; name one .csv, .tsv or .parquet file per site")
-    full = [Path(os.path.abspath(path)) for path in files]
-    for path, times in zip(files, map(Counter(full).__getitem__, full), strict=True):
-        if times > 1:
-            raise fail(f"{path}: given {times} times; name each site's file once")
-    return _distinct(
-        [(*p.parts[1:-1], s) for p, s in zip(full, _stems(full), strict=True)]
-    )
-
-
-def _stems(paths: Sequence[Path]) -> list[str]:
-    """Return the names without ending, unless only the ending tells two apart."""
-    stems = [path.name.removesuffix(_suffix(path)) for path in paths]
-    same = Counter((p.parent, s.casefold()) for p, s in zip(paths, stems, strict=True))
-    return [
-        s if s and same[p.parent, s.casefold()] == 1 else p.name.replace(".", "-")
-        for p, s in zip(paths, stems, strict=True)
-    ]
-
-
-def _suffix(path: Path) -> str:
-    known = ending(path)
-    return path.name[-len(known) :] if known else path.suffix
-
-
-def _distinct(parts: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Join as many trailing parts as it takes to tell all names apart."""
-    depth = [1] * len(parts)
-    while True:
-        names = ["-".join(p[-n:]) for p, n in zip(parts, depth, strict=True)]
-        times = Counter(name.casefold() for name in names)
-        clash = [i for i, name in enumerate(names) if times[name.casefold()] > 1]
-        deeper = [i for i in clash if depth[i] < len(parts[i])]
-        if not deeper:
-            return _numbered(names)
-        for i in deeper:
-            depth[i] += 1
-
-
-def _numbered(names: Sequence[str]) -> tuple[str, ...]:
-    """Add numbers where even all folders make no difference (`a-b/c` and `a/b-c`)."""
-    taken: set[str] = set()
-    used = {name.casefold() for name in names}
-    distinct = []
-    for name in names:
-        new, number = name, 1
-        while new.casefold() in taken or (number > 1 and new.casefold() in used):
-            number += 1
-            new = f"{name}-{number}"
-        taken.add(new.casefold())
-        distinct.append(new)
-    return tuple(distinct)
-
-
-def _common(
-    paths: Sequence[Path],
-    frames: Sequence[pl.DataFrame],
-    columns: Sequence[str] | None,
-    drop: Sequence[str],
-) -> tuple[tuple[str, ...], list[str]]:
-    """Return the columns to use, and notes on those that not every site has."""
-    have = [tuple(frame.columns) for frame in frames]
-    _check_asked(paths, have, columns, drop)
-    every = dict.fromkeys(name for names in have for name in names)
-    wanted = [c for c in every if c not in drop and (not columns or c in columns)]
-    lacking = {
-        c: next((i for i, h in enumerate(have) if c not in h), None) for c in wanted
-    }
-    order = dict.fromkeys(columns or have[0])
-    common = tuple(c for c in order if c in lacking and lacking[c] is None)
-    if not common:
-        raise _nothing_common(paths, [[c for c in h if c in wanted] for h in have])
-    notes = [
-        f"column {c!r} left out: {paths[i]} does not have it"
-        for c, i in lacking.items()
-        if i is not None
-    ]
-    return common, notes
-
-
-def _check_asked(
-    paths: Sequence[Path],
-    have: Sequence[tuple[str, ...]],
-    columns: Sequence[str] | None,
-    drop: Sequence[str],
-) -> None:
-    """Refuse names that the files do not know."""
-    for name in columns or ():
-        for path, names in zip(paths, have, strict=True):
-            if name not in names:
-                raise fail(
-                    f"{path}: --columns names {name!r}, which it does not have; "
-                    f"it has {listed(names)}"
-                )
-    every = tuple(dict.fromkeys(name for names in have for name in names))
-    for name in drop:
-        if name not in every:
-            raise fail(
-                f"--drop names {name!r}, which no file has; they have {listed(every)}"
-            )
-
-
-def _nothing_common(paths: Sequence[Path], have: Sequence[Sequence[str]]) -> InputError:
-    """Say why no column is left."""
-    if not any(have):
-        return fail("--drop leaves no column to use; name fewer columns there")
-    apart = (i for i in range(1, len(have)) if not set(have[i]) & set(have[0]))
-    i = next(apart, 1)
-    return fail(
-        f"no column is in every file: {paths[0]} has {listed(have[0])}; "
-        f"{paths[i]} has {listed(have[i])}; rename the columns so that they agree"
-    )
-
-
-def _kept_rows(
-    values: Floats, columns: Sequence[str], path: Path, missing: str, min_rows: int
-) -> Bools:
-    """Return which rows are complete; refuses missing values or too few rows."""
-    holes = np.isnan(values)
-    kept = np.asarray(~holes.any(axis=1))
-    if missing == "error" and not kept.all():
-        row = int(np.argmin(kept))
-        column = columns[int(np.argmax(holes[row]))]
-        raise fail(
-            f"{path}: column {column!r}, row {row + 1} has no value "
-            f"({_rows(int((~kept).sum()))} of {kept.size} incomplete); "
-            "fill it in or leave such rows out with --missing drop"
-        )
-    if not kept.any():
-        column = columns[int(np.argmax(holes.sum(axis=0)))]
-        raise fail(
-            f"{path}: every row has a missing value, so no row is left; "
-            f"leave the emptiest column out with {drop_option(column)}"
-        )
-    if kept.sum() < min_rows:
-        raise fail(
-            f"{path}: {_rows(int(kept.sum()))}, but a site needs at least {min_rows}; "
-            "add rows, lower --min-cell, or leave the site out"
-        )
-    return kept
-
-
-def _dropped(path: Path, kept: Bools) -> str:
-    n_dropped = int((~kept).sum())
-    return f"{path}: {_rows(n_dropped)} of {kept.size} dropped for missing values"
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
+    digest.update(np.ascontiguousarray(np.asarray(values, dtype="<f8") + 0.0))

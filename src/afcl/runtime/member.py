@@ -11,13 +11,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from afcl._typing import Floats, Ints
+from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.terms import (
     AskAnnouncement,
     AskHello,
@@ -27,18 +30,23 @@ from afcl.core.terms import (
     Refusal,
     Terms,
 )
-from afcl.data.tables import Sites, in_input_order, read_sites
+from afcl.data.stream import HeldTable, OpenSites, Source, open_sites
+from afcl.data.tables import Sites
 from afcl.exceptions import AfclError, InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.ledger import Ledger
 from afcl.privacy.levels import parse_level
-from afcl.runtime.agreement import announce
+from afcl.runtime.agreement import Announcement, announce
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.results import RESULT, write_labels, write_text
+from afcl.runtime.script import ENDING, rows_from
 from afcl.runtime.site import ODD, Charge, Site, settled, told_of
+from afcl.runtime.streamed import rows_of
 
 SITE, MEMORY, SECRET = "site.json", "memory.bin", "secret.bin"
 WAITING, JOINED, REFUSED, DONE = "waiting", "joined", "refused", "done"
+#: The site's labels, a line for every row of its files.
+LABELED = "labels.csv"
 #: What a site has spent, beside its results unless it names another file.
 LEDGER = "ledger.json"
 #: The one method a site takes part in without being told otherwise.
@@ -60,6 +68,8 @@ class Membership:
         no other method, no weaker level.
     budget, ledger
         The epsilon its rows may cost in all, and the file in which that is kept.
+    stream
+        Whether its rows stay in their files; None: if they are many.
     run, fingerprint, state, reason
         The run it takes part in, its rows as they were then, and where it stands.
     """
@@ -75,20 +85,52 @@ class Membership:
     privacy: str = "summary"
     budget: float | None = None
     ledger: str = ""
+    stream: bool | None = None
     run: str = ""
     fingerprint: str = ""
     state: str = WAITING
     reason: str = ""
 
     def read(self) -> Sites:
-        """Read the site's rows; bad ones end in one line."""
-        return read_sites(
+        """Read the site's rows into memory; refuses to if they are streamed."""
+        opened = self.open()
+        held = [source for source in opened.sources if isinstance(source, HeldTable)]
+        if not held:
+            raise InputError("they are too many to be read at once")
+        tables, kept = zip(*((one.table, one.kept) for one in held), strict=True)
+        return Sites(tables, opened.notes, kept)
+
+    def open(self, whole: str = "") -> OpenSites:
+        """Make the site's rows ready to be read; bad ones end in one line.
+
+        `whole` names what needs them in memory, if something does.
+        """
+        if self.method != METHOD:
+            whole = whole or f"method {self.method}"
+        if self.privacy != "summary":
+            whole = whole or f"privacy level {self.privacy}"
+        if Path(self.data).suffix == ENDING:
+            return self._run(whole)
+        return open_sites(
             [Path(self.data)],
             columns=self.columns or None,
             drop=self.drop,
             missing=self.missing,
             min_rows=self.min_cell,
+            stream=self.stream,
+            whole=whole,
         )
+
+    def _run(self, whole: str) -> OpenSites:
+        """Let the site's own program say where the rows are."""
+        if whole:
+            raise InputError(f"{whole} needs all rows in memory: give --data a table")
+        if self.columns or self.drop or self.missing != "error":
+            raise InputError(
+                f"--columns, --drop and --missing are for tables: {self.data} is a "
+                "program, let it choose"
+            )
+        return OpenSites((rows_from(Path(self.data)),), ())
 
 
 def open_membership(folder: Path) -> Membership:
@@ -130,32 +172,52 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
             folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
         )
         return encode(Noted(run))
-    sites = member.read()
-    table = sites.tables[0]
-    found = table.fingerprint()
+    source = member.open(_whole(asked)).sources[0]
+    found = source.fingerprint()
     if member.fingerprint not in ("", found):
         raise RejectedMessage(f"the rows of {member.name} have changed during the run")
     if isinstance(asked, AskAnnouncement):
         joined = replace(member, run=run, fingerprint=found, state=JOINED)
         keep_membership(folder, joined)
-        group = max(asked.group, parse_level(member.privacy).group)
-        said = announce(
-            member.name,
-            table.columns,
-            table.values,
-            member.units,
-            asked.extremes,
-            told_of(table.values, group),
-        )
-        return encode(said)
+        return encode(_announcement(member, source, asked))
     if isinstance(asked, Finish):
-        _finish(folder, member, sites, asked)
+        _finish(folder, member, source, asked)
         return encode(Noted(run))
     if not isinstance(asked, AskHello | AskStep):
         raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
     check_terms(member, asked.terms)
     secret, charge = keep_secret(folder), _account(folder, member, found)
-    return _work(folder, Site(table.values, table.columns, secret, charge), request)
+    return _work(folder, Site(rows_of(source), source.columns, secret, charge), request)
+
+
+def _whole(asked: Any) -> str:
+    """Name what needs all rows in memory to be answered, if something does."""
+    if isinstance(asked, AskAnnouncement):
+        return "a privacy level with groups" if asked.group > 1 else ""
+    if not isinstance(asked, AskHello | AskStep | Finish):
+        return ""
+    if asked.terms.method != METHOD:
+        return f"method {asked.terms.method}"
+    level = getattr(settled(asked.terms)[1], "privacy", "summary")
+    return "" if level == "summary" else f"privacy level {level}"
+
+
+def _announcement(
+    member: Membership, source: Source, asked: AskAnnouncement
+) -> Announcement:
+    """Return what the site says of itself."""
+    if not isinstance(source, HeldTable):
+        # Only the number of rows is asked of these, and the extremes and medians of
+        # what is told: three rows say them.
+        rows = np.broadcast_to(source.low, source.shape)
+        told = np.stack([source.low, source.medians(), source.high])
+    else:
+        rows = source.table.values
+        group = max(asked.group, parse_level(member.privacy).group)
+        told = told_of(rows, group)
+    return announce(
+        member.name, source.columns, rows, member.units, asked.extremes, told
+    )
 
 
 def keep_secret(folder: Path) -> bytes:
@@ -226,25 +288,41 @@ def _work(folder: Path, site: Site, request: bytes) -> bytes:
     return said
 
 
-def _finish(folder: Path, member: Membership, sites: Sites, asked: Finish) -> None:
+def _finish(folder: Path, member: Membership, source: Source, asked: Finish) -> None:
     """Label the site's own rows, and write what it takes home."""
     if (folder / RESULT).is_file():
         return
-    table = sites.tables[0]
-    site = Site(table.values, table.columns)
     memory = folder / MEMORY
     known = decode(memory.read_bytes()) if memory.is_file() else None
     clustering = asked.answer.clustering()
     method = get_method(asked.terms.method)
-    rows = site.scaled(asked.terms)
-    labels = method.label(clustering, rows, known, asked.terms.client)
+    sizes = np.zeros(clustering.k, dtype=np.int64)
+
+    def counted(parts: Iterable[Ints]) -> Iterator[Ints]:
+        for labels in parts:
+            sizes[:] += np.bincount(labels, minlength=clustering.k)
+            yield labels
+
+    label = partial(_label, method, clustering, known, asked.terms.client)
+    site = Site(rows_of(source), source.columns)
+    if isinstance(source, HeldTable):
+        (labels,) = counted([label(site.scaled(asked.terms))])
+        write_labels(folder / LABELED, source.in_input_order(labels))
+    else:
+        parts = counted(site.agreed(asked.terms).map(label))
+        write_labels(folder / LABELED, source.in_input_order(parts))
     result: dict[str, Any] = json.loads(asked.facts)
-    own = np.bincount(labels, minlength=clustering.k)
     result["site"] = {
         "name": member.name,
-        "rows": int(table.values.shape[0]),
-        "sizes": [int(size) for size in own],
+        "rows": int(sizes.sum()),
+        "sizes": [int(size) for size in sizes],
     }
-    write_labels(folder / "labels.csv", in_input_order(labels, sites.kept[0]))
     write_text(folder / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
     keep_membership(folder, replace(member, state=DONE))
+
+
+def _label(
+    method: AnyMethod, clustering: Clustering, known: Any, client: int, part: Floats
+) -> Ints:
+    """Label some rows; what is counted is counted here, wherever they are."""
+    return method.label(clustering, part, known, client)

@@ -13,10 +13,11 @@ import io
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -25,23 +26,37 @@ from afcl._typing import Ints
 from afcl.core.protocol import Clustering
 from afcl.core.scale import Box
 from afcl.exceptions import InputError
-from afcl.runtime.simulate import Outcome
+from afcl.runtime.simulate import LabelParts, Labels, Outcome
 
 RUN = "run.json"
 RESULT = "result.json"
 TRACE = "trace.jsonl"
 JOURNAL = "journal.bin"
 LABELS = "labels"
+#: Labels that are turned into text together.
+LINES = 65_536
 #: Everything a run may write; nothing else in a folder is ever touched.
 OWN = (RUN, RESULT, TRACE, JOURNAL, LABELS, "centers.csv", "path.csv", "report.html")
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file so that it is there whole or not at all."""
+    with _whole(path) as file:
+        file.write(text)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[IO[str]]:
+    """Open a file beside its place; it is moved there when all went well."""
     _make(path.parent)
     part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8", newline="")
-    os.replace(part, path)
+    try:
+        with open(part, "w", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _make(folder: Path) -> None:
@@ -119,6 +134,7 @@ def describe(
     clustering, finished = outcome.clustering, outcome.finished
     box = finished.terms.box
     tallies = finished.tallies
+    counted = [_sizes(labels, clustering.k) for labels in outcome.labels]
     return {
         "n_clusters": clustering.k,
         "columns": list(columns),
@@ -131,13 +147,11 @@ def describe(
         "sites": [
             {
                 "name": name,
-                "rows": len(outcome.labels[client]),
+                "rows": sum(counted[client]),
                 "messages": tallies[client].messages if client in tallies else 0,
                 "bytes": tallies[client].bytes if client in tallies else 0,
                 "rejected": finished.rejected.get(client, 0),
-                "sizes": np.bincount(
-                    outcome.labels[client], minlength=clustering.k
-                ).tolist(),
+                "sizes": counted[client],
             }
             for client, name in enumerate(names)
         ],
@@ -147,6 +161,13 @@ def describe(
         "parameters": dict(parameters),
         "versions": versions(),
     }
+
+
+def _sizes(labels: Labels, k: int) -> list[int]:
+    """Return the rows in every cluster."""
+    if isinstance(labels, LabelParts):
+        return [int(size) for size in labels.sizes]
+    return [int(size) for size in np.bincount(labels, minlength=k)]
 
 
 def tree_of(clustering: Clustering) -> dict[str, Any] | None:
@@ -175,9 +196,12 @@ def tree_of(clustering: Clustering) -> dict[str, Any] | None:
 
 
 def write_result(
-    folder: Path, result: Mapping[str, Any], labels: Mapping[str, Ints]
+    folder: Path, result: Mapping[str, Any], labels: Mapping[str, Ints | Iterable[Ints]]
 ) -> None:
-    """Write labels, centres, path and, last, ``result.json``."""
+    """Write labels, centres, path and, last, ``result.json``.
+
+    A site's labels are one array, or parts that are read as they are written.
+    """
     for name, values in labels.items():
         write_labels(folder / LABELS / f"{name}.csv", values)
     if result["centers"] is not None:
@@ -204,9 +228,15 @@ def write_result(
     (folder / JOURNAL).unlink(missing_ok=True)
 
 
-def write_labels(path: Path, labels: Ints) -> None:
+def write_labels(path: Path, labels: Ints | Iterable[Ints]) -> None:
     """Write a site's labels, a line for every row of its file."""
-    write_text(path, _csv(["cluster"], ([int(label)] for label in labels)))
+    parts = [labels] if isinstance(labels, np.ndarray) else labels
+    with _whole(path) as file:
+        file.write("cluster\n")
+        for part in parts:
+            for start in range(0, part.shape[0], LINES):
+                few = part[start : start + LINES].tolist()
+                file.write("".join([f"{label}\n" for label in few]))
 
 
 def _blank(value: float | None) -> float | str:

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sites that are larger than memory should hold: their files are read again and again.
+
+A first pass checks every row and learns what has to be known of all of them; every
+later pass yields the same rows in the same order, so that nothing is ever kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from afcl._typing import Bools, Floats, Ints
+from afcl.data.batches import can_stream_parquet, memory_needed
+from afcl.data.files import names_in, rows_in
+from afcl.data.names import AnyPath
+from afcl.data.sources import Reading, SiteFiles
+from afcl.data.tables import (
+    Table,
+    add_to_digest,
+    begin_digest,
+    in_input_order,
+    look_into,
+    read_table,
+)
+from afcl.data.texts import count_lines
+from afcl.data.words import ending, fail
+
+#: Sites that hold more than this many bytes together are streamed.
+STREAM_ABOVE = 1 << 30
+#: How much text a compressed file holds for each of its bytes, about.
+UNPACKED = 4
+#: Memory for open pages beyond which it is worth a note.
+MUCH = 250_000_000
+#: Rows whose median stands for that of all; each column has its share of the numbers.
+MEDIAN_ROWS, MEDIAN_NUMBERS = 131_072, 1 << 22
+
+
+class StreamedTable:
+    """One site's rows, in files that are never held in memory at once.
+
+    Parameters
+    ----------
+    name : str
+        The site; safe as a file name.
+    site : SiteFiles
+        Where the rows are.
+    columns : tuple of str
+        Which of them count.
+    missing : {"error", "drop"}
+        What to do about rows with missing values.
+    min_rows : int
+        Fewest rows that a site may have.
+
+    Attributes
+    ----------
+    name, columns, path
+        As in :class:`~afcl.data.Table`.
+    shape : tuple of int
+        Numbers of rows that are complete, and of columns.
+    low, high : ndarray of shape (n_columns,)
+        The extremes of every column.
+    notes : tuple of str
+        What was left out and why.
+
+    Raises
+    ------
+    InputError
+        As :func:`~afcl.data.read_sites` does.
+    """
+
+    streamed = True
+
+    def __init__(
+        self,
+        name: str,
+        site: SiteFiles,
+        columns: tuple[str, ...],
+        missing: str = "error",
+        min_rows: int = 1,
+    ) -> None:
+        self.name, self.columns, self.path = name, columns, site.path
+        self._site = site
+        self._missing = missing
+        self._stamps = _stamps(site)
+        self.low = np.full(len(columns), np.inf)
+        self.high = np.full(len(columns), -np.inf)
+        reading = Reading(site, columns, missing)
+        guess = sum(_rows_in(file) for file in site.files)
+        digest = begin_digest((guess, len(columns)), columns)
+        for values, kept in reading.parts(streamed=True):
+            rows = values if kept.all() else values[kept]
+            if rows.shape[0]:
+                self.low = np.minimum(self.low, rows.min(axis=0))
+                self.high = np.maximum(self.high, rows.max(axis=0))
+                add_to_digest(digest, rows)
+        reading.check(min_rows)
+        self.shape = (reading.n_kept, len(columns))
+        self._n_dropped = reading.n_rows - reading.n_kept
+        self.notes = tuple(reading.notes() + _much(site, columns))
+        # The shape comes first in the hash: rows that are left out spoil the guess.
+        self._digest = digest.hexdigest() if guess == reading.n_kept else None
+
+    def fingerprint(self) -> str:
+        """Return a hash of the rows and names, equal to that of the table in memory."""
+        if self._digest is None:
+            digest = begin_digest(self.shape, self.columns)
+            for values in self._kept():
+                add_to_digest(digest, values)
+            self._digest = str(digest.hexdigest())
+        return str(self._digest)
+
+    def parts(self, size: int, places: Ints | None = None) -> Iterator[Floats]:
+        """Yield the rows, `size` of them at a time and the rest at the end.
+
+        Parameters
+        ----------
+        size : int
+            Rows in a part.
+        places : ndarray of int, optional
+            Which columns, and in which order; all by default.
+        """
+        n_columns = self.shape[1] if places is None else len(places)
+        part, filled = np.empty((size, n_columns)), 0
+        for values in self._kept():
+            rows = values if places is None else values[:, places]
+            while rows.shape[0]:
+                fits = min(size - filled, rows.shape[0])
+                part[filled : filled + fits] = rows[:fits]
+                filled, rows = filled + fits, rows[fits:]
+                if filled == size:
+                    yield part
+                    part, filled = np.empty((size, n_columns)), 0
+        if filled:
+            yield part[:filled]
+
+    def take(self, index: Ints) -> Floats:
+        """Return the rows at these increasing positions; stops reading at the last."""
+        taken, filled, before = np.empty((len(index), self.shape[1])), 0, 0
+        for values in self._kept():
+            upto = int(np.searchsorted(index, before + values.shape[0]))
+            taken[filled:upto] = values[index[filled:upto] - before]
+            filled, before = upto, before + values.shape[0]
+            if filled == len(index):
+                break
+        return taken
+
+    def medians(self) -> Floats:
+        """Return the median of every column, of a sample if there are many rows.
+
+        The sample is drawn without replacement with a fixed seed: 131,072 rows, or as
+        many as 32 MB of numbers hold. Good enough to see that units were mixed up.
+        """
+        n, d = self.shape
+        wanted = min(n, MEDIAN_ROWS, max(1, MEDIAN_NUMBERS // d))
+        rng = np.random.default_rng(0)
+        index = np.sort(rng.choice(n, wanted, replace=False))
+        middle: Floats = np.median(self.take(index), axis=0)
+        return middle
+
+    def in_input_order(self, labels: Iterable[Ints]) -> Iterator[Ints]:
+        """Spread the labels of the kept rows over all rows of the files; -1 elsewhere.
+
+        Parameters
+        ----------
+        labels : iterable of ndarray of int
+            One label per kept row, in parts of any size.
+        """
+        if not self._n_dropped:
+            yield from labels
+            return
+        waiting, source = np.empty(0, dtype=np.int64), iter(labels)
+        for _, kept in self._read():
+            count = int(kept.sum())
+            while waiting.shape[0] < count:
+                waiting = np.concatenate([waiting, next(source)])
+            yield in_input_order(waiting[:count], kept)
+            waiting = waiting[count:]
+
+    def _kept(self) -> Iterator[Floats]:
+        """Yield the rows that count; the same ones in every pass."""
+        n_rows = 0
+        for values, kept in self._read():
+            rows = values if kept.all() else values[kept]
+            n_rows += rows.shape[0]
+            yield rows
+        if n_rows != self.shape[0]:
+            raise self._changed()
+
+    def _read(self) -> Iterator[tuple[Floats, Bools]]:
+        if _stamps(self._site) != self._stamps:
+            raise self._changed()
+        yield from Reading(self._site, self.columns, self._missing).parts(streamed=True)
+
+    def _changed(self) -> Exception:
+        return fail(f"{self.path}: changed while it was read; start again")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTable:
+    """One site's rows in memory, with which rows of its files they are."""
+
+    table: Table
+    kept: Bools
+    streamed = False
+
+    @property
+    def name(self) -> str:
+        """The site."""
+        return self.table.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self.table.columns
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and of columns."""
+        n, d = self.table.values.shape
+        return n, d
+
+    def fingerprint(self) -> str:
+        """Return a hash of the rows and the columns' names."""
+        return self.table.fingerprint()
+
+    def in_input_order(self, labels: Ints) -> Ints:
+        """Spread the labels over all rows of the file; -1 for those left out."""
+        return in_input_order(labels, self.kept)
+
+
+Source: TypeAlias = HeldTable | StreamedTable
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSites:
+    """The sites of a run, in memory or not.
+
+    Attributes
+    ----------
+    sources : tuple of HeldTable or StreamedTable
+        One per site, all with the same columns in the same order.
+    notes : tuple of str
+        What was left out and why, one line each.
+    """
+
+    sources: tuple[Source, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that every site has."""
+        return self.sources[0].columns
+
+
+def open_sites(
+    paths: Iterable[AnyPath],
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    missing: str = "error",
+    min_rows: int = 1,
+    stream: bool | None = None,
+    whole: str = "",
+) -> OpenSites:
+    """Read the sites as :func:`~afcl.data.read_sites` does, or make them ready to.
+
+    Parameters
+    ----------
+    paths, columns, drop, missing, min_rows
+        As in :func:`~afcl.data.read_sites`.
+    stream : bool, optional
+        Whether the rows stay in their files. By default they do if all sites together
+        are larger than 1 GiB: Parquet by the numbers in it, text by its length.
+    whole : str
+        What needs all rows in memory, if something does.
+    """
+    named, common, notes = look_into(paths, columns, drop, missing)
+    if stream and whole:
+        raise fail(f"--stream: {whole} needs all rows in memory; leave --stream out")
+    if stream is None:
+        stream, told = _choose([site for _, site in named], whole)
+        notes += told
+    sources: list[Source] = []
+    for name, site in named:
+        if stream:
+            streamed = StreamedTable(name, site, common, missing, min_rows)
+            notes += streamed.notes
+            sources.append(streamed)
+        else:
+            table, kept, told = read_table(name, site, common, missing, min_rows)
+            notes += told
+            sources.append(HeldTable(table, kept))
+    return OpenSites(tuple(sources), tuple(notes))
+
+
+def _choose(sites: Sequence[SiteFiles], whole: str) -> tuple[bool, list[str]]:
+    """Return whether to stream, and a note if that would be better but cannot be."""
+    files = [file for site in sites for file in site.files]
+    size = sum(map(size_in_memory, files))
+    if size <= STREAM_ABOVE:
+        return False, []
+    about = f"about {size / 1e9:.1f} GB are read into memory"
+    if whole:
+        return False, [f"{about}: {whole} needs all rows there"]
+    if not can_stream_parquet() and any(ending(f) == ".parquet" for f in files):
+        return False, [f"{about}; to stream them: pip install 'afcl[stream]'"]
+    return True, []
+
+
+def size_in_memory(path: Path) -> int:
+    """Return about how many bytes a file takes in memory: its numbers, or its text."""
+    if ending(path) == ".parquet":
+        return rows_in(path) * len(names_in(path)[0]) * 8
+    return os.path.getsize(path) * (UNPACKED if ending(path).endswith(".gz") else 1)
+
+
+def _rows_in(path: Path) -> int:
+    return rows_in(path) if ending(path) == ".parquet" else count_lines(path)
+
+
+def _stamps(site: SiteFiles) -> list[tuple[int, int]]:
+    found = [os.stat(file) for file in site.files]
+    return [(about.st_size, about.st_mtime_ns) for about in found]
+
+
+def _much(site: SiteFiles, columns: Sequence[str]) -> list[str]:
+    """Say so if a file needs much memory even when it is read in parts."""
+    notes = []
+    for file in site.files:
+        need = memory_needed(file, columns) if ending(file) == ".parquet" else 0
+        if need > MUCH:
+            notes.append(
+                f"{file}: reading {len(columns)} columns side by side may take "
+                f"{need / 1e9:.1f} GB; row groups of 8,192 rows would take less"
+            )
+    return notes
