@@ -27,6 +27,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "refused": ("tick", "name", "reason"),
     "note": ("tick", "text"),
     "resumed": ("tick",),
+    "hellos": ("tick", "clients", "rows", "array_bytes"),
+    "updates": ("tick", "clients", "version", "array_bytes"),
     "send": ("tick", "client", "contact", "version", "bytes"),
     "hello": ("tick", "client", "contact", "rows", "bytes", "array_bytes"),
     "update": (

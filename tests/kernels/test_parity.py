@@ -344,6 +344,7 @@ def run_all(module, case):
         )
     joined = module.ward(case["counts"], centers)
     found["ward"] = joined
+    found["crowding"] = np.array(module.crowding(case["spreads"], centers))
     if X.shape[0]:
         path = module.levels(
             X,
@@ -526,6 +527,7 @@ CALLS = {
     "microaggregate": (ROWS, 2),
     "plus_plus": (ROWS, np.ones(8), np.zeros(4)),
     "tally": (ROWS, CENTERS, np.array([0, 4]), np.zeros(1), np.zeros(4), np.ones(4)),
+    "crowding": (np.ones(4), CENTERS),
     "ward": (np.ones(4), CENTERS),
     "levels": (
         ROWS,
@@ -559,6 +561,7 @@ WORK = {
     **dict.fromkeys(CALLS, 8 * 4 * 2),
     "sums": 8 * 2,
     "microaggregate": 8 * 2 * 8 // 2,
+    "crowding": 4 * 4 * 2,
     "ward": 4 * 4 * 2,
     **SEQUENTIAL,
 }

@@ -23,13 +23,16 @@ from afcl.estimators.clients import Table, aligned, is_source
 from afcl.exceptions import InputError
 from afcl.kernels import assign
 from afcl.runtime.coordinator import Spec
-from afcl.runtime.schedule import as_schedule
+from afcl.runtime.crowd import simulate_crowd, suits
+from afcl.runtime.schedule import Schedule, as_schedule
 from afcl.runtime.simulate import Outcome, simulate
 from afcl.trace import Event, Trace
 
 logger = logging.getLogger("afcl")
 
 MISSING = ("error", "drop")
+#: Clients from which on a run is simulated in batches, where it can be.
+CROWD = 1000
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     path_ : KPath
         Every k that was considered.
     n_rounds_, upload_bytes_ : int
-        Rounds the run took, and bytes all clients sent up.
+        Rounds the run took, and bytes all clients sent up (from 1 000 clients on, of
+        the messages' arrays alone).
     trace_ : Trace
         Everything that happened.
     """
@@ -173,12 +177,13 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         outcome = self._run(kept, names)
         self._fit_rows = given
         ends = np.cumsum([mask.shape[0] for mask in masks])
-        self.labels_ = np.full(ends[-1], -1, dtype=np.int64)
+        self.labels_ = _one_array(outcome.labels, ends[-1])
+        if self.labels_ is None:
+            self.labels_ = np.full(ends[-1], -1, dtype=np.int64)
+            own = np.split(self.labels_, ends[:-1])
+            for place, mask, labels in zip(own, masks, outcome.labels, strict=True):
+                place[mask] = labels
         self.client_labels_ = np.split(self.labels_, ends[:-1])
-        for own, mask, labels in zip(
-            self.client_labels_, masks, outcome.labels, strict=True
-        ):
-            own[mask] = labels
         return self
 
     def _fit_sources(self, tables: list[Any], names: list[str]) -> Self:
@@ -218,7 +223,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             names=tuple(names),
         )
         trace = Trace(_log if self.verbose else None)
-        outcome = simulate(spec, tables, as_schedule(self.participation), trace=trace)
+        outcome = _simulated(spec, tables, as_schedule(self.participation), trace)
         self._keep(outcome)
         return outcome
 
@@ -336,6 +341,20 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         return tags
 
 
+def _simulated(
+    spec: Spec, tables: Sequence[Table], schedule: Schedule, trace: Trace
+) -> Outcome:
+    """Run message by message, or a crowd of clients round by round."""
+    held = [table for table in tables if isinstance(table, np.ndarray)]
+    widths = {table.shape[1] for table in held}
+    if len(held) == len(tables) >= CROWD and len(widths) == 1:
+        offsets = np.cumsum([0, *(table.shape[0] for table in held)])
+        rows = np.concatenate(held)
+        if suits(spec, rows, offsets, schedule):
+            return simulate_crowd(spec, rows, offsets, schedule, trace=trace)
+    return simulate(spec, tables, schedule, trace=trace)
+
+
 def _owners(clients: ArrayLike | None, n: int) -> tuple[Ints, list[str]]:
     """Return every row's owner as a number, and the owners' sorted names."""
     if clients is None:
@@ -355,6 +374,13 @@ def _by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
     order = np.argsort(owner, kind="stable")
     ends = np.cumsum(np.bincount(owner, minlength=owners))[:-1]
     return order, ends
+
+
+def _one_array(parts: Sequence[Ints], size: int) -> Ints | None:
+    """Return the array that these are consecutive pieces of, if there is one."""
+    whole: Ints | None = parts[0].base
+    same = all(part.base is whole for part in parts)
+    return whole if same and whole is not None and whole.shape == (size,) else None
 
 
 def _rows_at(rows: Floats, index: Ints) -> Floats:

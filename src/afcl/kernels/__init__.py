@@ -21,6 +21,7 @@ from afcl.kernels.reference import BLOCK as BLOCK
 __all__ = [
     "assign",
     "compete",
+    "crowding",
     "intensities",
     "interact",
     "interact_affine",
@@ -130,6 +131,13 @@ def silhouettes(
     result: tuple[Floats, Floats, Floats] = module.silhouettes(
         X, variances, centers, spreads, counts
     )
+    return result
+
+
+def crowding(radii: Floats, means: Floats) -> float:
+    """Add up every cluster's worst overlap; see :func:`reference.crowding`."""
+    module = _backend(means.size * means.shape[0], LARGE)
+    result: float = module.crowding(radii, means)
     return result
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.paths import crowding, ward
 from afcl.kernels.paths import levels as _levels
-from afcl.kernels.paths import ward
 from afcl.kernels.reference import BLOCK, in_order
 from afcl.kernels.threads import in_ranges, matrix_products
 from afcl.kernels.tiles import (
@@ -25,7 +25,7 @@ from afcl.kernels.tiles import (
 )
 from afcl.kernels.tiles import lloyd as _lloyd
 
-__all__ = ["plus_plus", "silhouettes", "sums", "ward"]
+__all__ = ["crowding", "plus_plus", "silhouettes", "sums", "ward"]
 
 _compiled = njit(cache=True, nogil=True)
 
@@ -250,6 +250,34 @@ def _weighed(
 
 
 @_compiled
+def _renew(seeds: Floats, who: Ints, anchor: Floats, gaps: Floats) -> None:
+    """Squared distance of the seeds `who` to the anchor; `gaps` is OUT.
+
+    A sum waits for each of its terms, so four sums run side by side; the last seed
+    fills up.
+    """
+    last = who.shape[0] - 1
+    for start in range(0, who.shape[0], 4):
+        one, two = who[start], who[min(start + 1, last)]
+        three, four = who[min(start + 2, last)], who[min(start + 3, last)]
+        first = second = third = fourth = 0.0
+        for feature in range(anchor.shape[0]):
+            place = anchor[feature]
+            difference = seeds[one, feature] - place
+            first += difference * difference
+            difference = seeds[two, feature] - place
+            second += difference * difference
+            difference = seeds[three, feature] - place
+            third += difference * difference
+            difference = seeds[four, feature] - place
+            fourth += difference * difference
+        gaps[one] = first
+        gaps[two] = second
+        gaps[three] = third
+        gaps[four] = fourth
+
+
+@_compiled
 def interact(
     seeds: Floats,
     sent: Floats,
@@ -269,6 +297,7 @@ def interact(
     pull = np.empty(d)
     squares = np.empty(d)
     gaps = np.empty(k)
+    others = np.empty(k, dtype=np.int64)
     step = weight * rate
     anchored = -1
     for index in range(owners.shape[0]):
@@ -281,14 +310,18 @@ def interact(
             for seed in range(k):
                 gaps[seed] = _squared(seeds[seed], anchor)
         radius = _weighed(intensities[index], weight, rate, pull, squares)
+        n_others = 0
         for seed in range(k):
             if seed == owner or gaps[seed] <= radius:
                 for feature in range(d):
                     seeds[seed, feature] = seeds[seed, feature] + (
                         pull[feature] + step * (anchor[feature] - seeds[seed, feature])
                     )
-                if seed != owner and not current:
-                    gaps[seed] = _squared(seeds[seed], anchor)
+                if seed != owner:
+                    others[n_others] = seed
+                    n_others += 1
+        if not current:
+            _renew(seeds, others[:n_others], anchor, gaps)
 
 
 @_compiled
@@ -303,6 +336,7 @@ def interact_affine(
     pull = np.empty(d)
     squares = np.empty(d)
     gaps = np.empty(k)
+    others = np.empty(k, dtype=np.int64)
     step = weight * rate
     anchored = -1
     for index in range(owners.shape[0]):
@@ -313,6 +347,7 @@ def interact_affine(
             for seed in range(k):
                 gaps[seed] = _squared(moved[seed], anchor)
         radius = _weighed(intensities[index], weight, rate, pull, squares)
+        n_others = 0
         for seed in range(k):
             if seed == owner or gaps[seed] <= radius:
                 counts[seed] += 1
@@ -325,7 +360,9 @@ def interact_affine(
                         seed, feature
                     ] + step * row
                 if seed != owner:
-                    gaps[seed] = _squared(moved[seed], anchor)
+                    others[n_others] = seed
+                    n_others += 1
+        _renew(moved, others[:n_others], anchor, gaps)
     return counts, places
 
 

@@ -7,9 +7,28 @@ import numpy as np
 from numba import njit
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.reference import CLOSEST
 from afcl.kernels.tiles import lloyd, silhouettes, sums
 
 _compiled = njit(cache=True, nogil=True)
+
+
+@_compiled
+def crowding(radii: Floats, means: Floats) -> float:
+    """Add up every cluster's worst overlap; see :func:`reference.crowding`."""
+    total = 0.0
+    for i in range(means.shape[0]):
+        worst = 0.0
+        for j in range(means.shape[0]):
+            if i != j:
+                apart = 0.0
+                for feature in range(means.shape[1]):
+                    difference = means[i, feature] - means[j, feature]
+                    apart += difference * difference
+                ratio = (radii[i] + radii[j]) / max(np.sqrt(apart), CLOSEST)
+                worst = max(worst, ratio)
+        total += worst
+    return total
 
 
 @_compiled
@@ -82,11 +101,9 @@ def ward(counts: Floats, means: Floats) -> tuple[Ints, Ints, Floats, Floats]:
             if not alive[other]:
                 continue
             known = partner[other]
-            if other == i or known == i or known == j:
+            stale = other == i or known == i or known == j
+            if stale or (other < i and cost[other, i] <= cost[other, known]):
                 partner[other] = _cheapest(cost, alive, other)
-            elif other < i and cost[other, i] <= cost[other, known]:
-                if cost[other, i] < cost[other, known] or i < known:
-                    partner[other] = i
     return left, right, costs, sizes
 
 

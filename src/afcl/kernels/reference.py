@@ -12,6 +12,8 @@ import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
 
+#: Least distance of two means in :func:`crowding`.
+CLOSEST = 1e-12
 #: Rows whose sums :func:`tally` forms together, before blocks are added in order.
 BLOCK = 4096
 
@@ -193,18 +195,18 @@ def silhouettes(
     own cluster is the nearest centre. Needs at least two centres.
     """
     rows = np.arange(X.shape[0])
-    distances = squared_distances(X, centers) + variances[:, None]
+    distances = squared_distances(X, centers)
     own = distances.argmin(axis=1)
-    near = distances[rows, own]
+    near = distances[rows, own] + variances
     distances[rows, own] = np.inf
-    second = distances.min(axis=1)
+    second = distances.min(axis=1) + variances
     farther = np.sqrt(second)
     simplified = np.where(
         second > 0, 1.0 - np.sqrt(near) / np.where(second > 0, farther, 1.0), 0.0
     )
     size = counts[own]
     inside = (near + spreads[own]) * (size / np.where(size > 1, size - 1.0, 1.0))
-    outside = (distances + spreads[None, :]).min(axis=1)
+    outside = (distances + spreads[None, :]).min(axis=1) + variances
     moment = _contrast(np.sqrt(inside), np.sqrt(outside), size)
     squared = _contrast(inside, outside, size)
     return simplified, moment, squared
@@ -215,6 +217,14 @@ def _contrast(inside: Floats, outside: Floats, size: Floats) -> Floats:
     larger = np.maximum(inside, outside)
     usable = (larger > 0) & (size > 1)
     return np.where(usable, (outside - inside) / np.where(usable, larger, 1.0), 0.0)
+
+
+def crowding(radii: Floats, means: Floats) -> float:
+    """Add up, over clusters, the largest (r_i + r_j) / |b_i - b_j| to another one."""
+    apart = np.sqrt(squared_distances(means, means))
+    ratios = (radii[:, None] + radii[None, :]) / np.maximum(apart, CLOSEST)
+    np.fill_diagonal(ratios, 0.0)
+    return _added_up(ratios.max(axis=1))
 
 
 def ward(counts: Floats, means: Floats) -> tuple[Ints, Ints, Floats, Floats]:

@@ -201,6 +201,32 @@ def _two_nearest(
 
 
 @_compiled
+def _two_least(
+    distances: Floats, begin: int, end: int, label: Ints, best: Floats, second: Floats
+) -> None:
+    """Nearest centre of every row of a tile, and the two least distances (OUT)."""
+    rows = distances.shape[1]
+    for row in range(rows):
+        best[row] = np.inf
+        second[row] = np.inf
+        label[row] = begin
+    for center in range(begin, end, 2):
+        follower = min(center + 1, end - 1)
+        for row in range(rows):
+            value = distances[center, row]
+            low = best[row]
+            nearest = value < low
+            next_low = min(second[row], max(value, low))
+            own = center if nearest else label[row]
+            low = value if nearest else low
+            value = np.inf if follower == center else distances[follower, row]
+            nearest = value < low
+            second[row] = min(next_low, max(value, low))
+            label[row] = follower if nearest else own
+            best[row] = value if nearest else low
+
+
+@_compiled
 def _nearest(
     distances: Floats, begin: int, end: int, label: Ints, best: Floats
 ) -> None:
@@ -345,8 +371,10 @@ def tally_blocks(
                 begin = bounds[segment]
                 end = bounds[segment + 1]
                 score = scores[segment]
-                if score > 0:
+                if score > 0 and wide:
                     _two_nearest(distances, begin, end, label, runner, best, second)
+                elif score > 0:
+                    _two_least(distances, begin, end, label, best, second)
                 else:
                     _nearest(distances, begin, end, label, best)
                 if score > 1:
@@ -372,10 +400,10 @@ def tally_blocks(
                         )
                 if score > 0:
                     _score(
-                        best,
-                        second,
-                        outside,
-                        label,
+                        best[:held],
+                        second[:held],
+                        outside[:held],
+                        label[:held],
                         spreads,
                         sizes,
                         score > 1,
@@ -447,35 +475,30 @@ def silhouettes(
     columns = np.zeros((d, TILE))
     distances = np.zeros((k, TILE))
     label = np.zeros(TILE, dtype=np.int64)
-    runner = np.zeros(TILE, dtype=np.int64)
     other = np.zeros(TILE, dtype=np.int64)
     best = np.zeros(TILE)
     second = np.zeros(TILE)
     outside = np.zeros(TILE)
-    blur = np.zeros(TILE)
     for start in range(0, n, TILE):
         stop = min(n, start + TILE)
         _columns(X, start, stop, columns)
         _differences(columns, centers, distances)
-        blur[: stop - start] = variances[start:stop]
-        for center in range(k):
-            for row in range(TILE):
-                distances[center, row] += blur[row]
-        _two_nearest(distances, 0, k, label, runner, best, second)
+        _two_least(distances, 0, k, label, best, second)
         _nearest_other(distances, 0, k, label, spreads, other, outside)
         for row in range(stop - start):
-            far = second[row]
+            blur = variances[start + row]
+            near = best[row] + blur
+            far = second[row] + blur
             simplified[start + row] = (
-                1.0 - np.sqrt(best[row]) / np.sqrt(far) if far > 0 else 0.0
+                1.0 - np.sqrt(near) / np.sqrt(far) if far > 0 else 0.0
             )
             size = counts[label[row]]
-            inside = (best[row] + spreads[label[row]]) * (
+            inside = (near + spreads[label[row]]) * (
                 size / (size - 1.0 if size > 1 else 1.0)
             )
-            moment[start + row] = _contrast(
-                np.sqrt(inside), np.sqrt(outside[row]), size
-            )
-            squared[start + row] = _contrast(inside, outside[row], size)
+            beyond = outside[row] + blur
+            moment[start + row] = _contrast(np.sqrt(inside), np.sqrt(beyond), size)
+            squared[start + row] = _contrast(inside, beyond, size)
     return simplified, moment, squared
 
 

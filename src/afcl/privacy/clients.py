@@ -104,7 +104,7 @@ def hello(X: Working, params: DefaultParams, rng: np.random.Generator) -> Hello:
     """Return the first message."""
     if isinstance(X, Sealed):
         cells = _said(X.cells, params, rng)
-        said = SecureHello(_on_grid(cells), public_key(X.secret))
+        said = SecureHello(on_grid(cells), public_key(X.secret))
         return Hello(int(X.cells.counts.sum()), said)
     if isinstance(X, Noisy):
         cells = _noisy_hello(X, params)
@@ -119,7 +119,7 @@ def _said(X: View, params: DefaultParams, rng: np.random.Generator) -> Cells:
     return client.condense(X, params, rng)
 
 
-def _on_grid(cells: Cells) -> Cells:
+def on_grid(cells: Cells) -> Cells:
     """Return cells whose means and mean squared radii are rounded to a grid."""
     radii = np.rint(cells.scatters / cells.counts / GRID**2) * GRID**2
     return Cells(cells.counts, np.rint(cells.means / GRID) * GRID, radii * cells.counts)

@@ -326,7 +326,7 @@ class Coordinator:
             raise InputError("no client answered the agreement on scales")
         self._ranges = ranges
         heard = list(ranges.values())
-        return Agreed(_box(scale, heard), sum(each.n_rows for each in heard))
+        return Agreed(agreed_box(scale, heard), sum(each.n_rows for each in heard))
 
     def _introduce(self) -> None:
         spec = self.spec
@@ -449,6 +449,8 @@ class Coordinator:
                 self._take(answer, contact, version)
         if news:
             self._heard_at = self._now()
+            if self._journal is not None:
+                self._journal.sync()  # before anything is said because of it
         return news
 
     def _arrivals(self) -> Iterator[tuple[Reply | Failure, int, int]]:
@@ -511,7 +513,7 @@ class Coordinator:
             self._refuse(reply, contact, error)
             return
         where = (client, contact, reply.data, reply.memory, version, self._tick)
-        self._record(Entry(*where))
+        self._record(Entry(*where), sync=False)
         self._state = state
         self._gone.discard(client)
         self._in_a_row.pop(client, None)
@@ -571,9 +573,9 @@ class Coordinator:
 
     # -------------------------------------------------------------- recording
 
-    def _record(self, entry: Entry) -> None:
+    def _record(self, entry: Entry, sync: bool = True) -> None:
         if self._journal is not None:
-            self._journal.record(entry)
+            self._journal.record(entry, sync)
 
     def _now(self) -> float:
         if self._clock is None or math.isinf(self._patience):
@@ -632,7 +634,7 @@ def _ranges(said: Any, extremes: bool) -> Ranges:
     return said
 
 
-def _box(scale: Any, ranges: list[Ranges]) -> Box:
+def agreed_box(scale: Any, ranges: list[Ranges]) -> Box:
     n_features = ranges[0].n_features
     widths = sorted({said.n_features for said in ranges})
     if len(widths) > 1:

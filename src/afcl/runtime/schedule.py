@@ -20,7 +20,7 @@ from afcl.core.protocol import SCHEDULE
 from afcl.exceptions import InputError
 from afcl.trace import Event
 
-_PROBABILITY, _PART, _LATENCY, _LOSS = 0, 1, 2, 3
+PROBABILITY, PART, _LATENCY, _LOSS = 0, 1, 2, 3
 
 
 def _uniform(seed: int, *key: int) -> float:
@@ -146,10 +146,10 @@ class Rounds(Schedule):
     def takes_part(self, client: ClientId, round: int, bound: Bound) -> bool:
         """Draw for this client and round."""
         if isinstance(self.probability, str):
-            chance = bound.draw(_PROBABILITY, client)
+            chance = bound.draw(PROBABILITY, client)
         else:
             chance = _of(self.probability, client)
-        return chance >= 1.0 or bound.draw(_PART, client, round) < chance
+        return chance >= 1.0 or bound.draw(PART, client, round) < chance
 
     def latency(self, client: ClientId, contact: int, bound: Bound) -> float:
         """Draw a whole number of rounds."""

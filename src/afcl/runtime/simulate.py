@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -105,8 +105,10 @@ def simulate(
 def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
     """Let every client label its own rows, and number the clusters by size."""
     clustering, terms = finished.clustering, finished.terms
+    room = Room(sum(len(s.rows) for s in sites if isinstance(s.rows, np.ndarray)))
     raw = [
-        _labels(spec.method, clustering, site, terms, c) for c, site in enumerate(sites)
+        _labels(spec.method, clustering, site, terms, client, room)
+        for client, site in enumerate(sites)
     ]
     sizes = np.sum([_sizes(labels, clustering.k) for labels in raw], axis=0)
     order = np.argsort(-sizes, kind="stable")
@@ -114,31 +116,48 @@ def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
     rank[order] = np.arange(order.shape[0])
     return Outcome(
         finished,
-        _renumbered(clustering, order, sizes.astype(np.float64)),
+        renumbered(clustering, order, sizes.astype(np.float64)),
         rank.astype(np.int64),
         tuple(_ranked(labels, order, rank) for labels in raw),
     )
 
 
 def _labels(
-    method: AnyMethod, clustering: Clustering, site: Site, terms: Terms, client: int
+    method: AnyMethod,
+    clustering: Clustering,
+    site: Site,
+    terms: Terms,
+    client: int,
+    room: Room,
 ) -> Labels:
     """Return a client's labels in the server's numbers."""
     if not getattr(method, "in_parts", False):
-        return method.label(clustering, site.scaled(terms), site.memory, client)
+        table = site.scaled(terms)
+        return room.filled([method.label(clustering, table, site.memory, client)])
     work = partial(_label_part, method, clustering, site.memory, client)
     rows = site.agreed(terms)
     if isinstance(site.rows, np.ndarray):
-        labels = np.empty(rows.shape[0], dtype=np.int64)
-        end = 0
-        for part in rows.map(work):
-            labels[end : end + part.shape[0]] = part
-            end += part.shape[0]
-        return labels
+        return room.filled(rows.map(work))
     sizes = np.zeros(clustering.k, dtype=np.int64)
     for part in rows.map(partial(_count, work, clustering.k)):
         sizes += part
     return LabelParts(sizes, rows, work)
+
+
+class Room:
+    """One array for the labels of all tables in memory, filled from the front."""
+
+    def __init__(self, size: int) -> None:
+        self._labels = np.empty(size, dtype=np.int64)
+        self._end = 0
+
+    def filled(self, parts: Iterable[Ints]) -> Ints:
+        """Put labels behind those that are there, and return their place."""
+        start = self._end
+        for part in parts:
+            self._labels[self._end : self._end + part.shape[0]] = part
+            self._end += part.shape[0]
+        return self._labels[start : self._end]
 
 
 def _label_part(
@@ -170,7 +189,7 @@ def _rank_part(work: Callable[[Floats], Ints], rank: Ints, part: Floats) -> Ints
     return rank[work(part)]
 
 
-def _renumbered(clustering: Clustering, order: Ints, sizes: Floats) -> Clustering:
+def renumbered(clustering: Clustering, order: Ints, sizes: Floats) -> Clustering:
     centers = clustering.centers
     if centers is not None:
         centers = centers[order]

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator for crowds: its overhead per client step, and a million clients.
+
+``python benchmarks/crowd.py [--only step,rounds,summary,secure] [--out FILE]``
+
+- ``step``: 10 000 clients of 100 rows (d 2, 8 seeds), 20 rounds in which everybody
+  answers. The overhead is what is left of the run's CPU time without the kernels' (the
+  same calls on the same rows, alone), for every step; beside it the server's share,
+  which is the method's own thinking, and what is the simulator's alone.
+- ``rounds``: the same clients, each taking part in a round with probability 0.15.
+- ``summary``, ``secure``: a million clients of 20 rows (d 4, 10 clusters), with
+  ``min_cell=1`` and in cohorts of 10. Each runs in a process of its own, so that the
+  peak of its memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.core.messages import Plan
+from afcl.kernels.crowds import around
+from afcl.methods.afcl import Afcl
+from afcl.runtime.coordinator import Spec
+from afcl.runtime.crowd import CrowdRun, simulate_crowd
+from afcl.runtime.crowd_levels import Summaries, Threads
+from afcl.runtime.schedule import Rounds, Schedule
+
+PARTS = ("step", "rounds", "summary", "secure")
+
+
+def mixture(n_clients: int, rows: int, d: int, k: int) -> tuple[Floats, Ints]:
+    """Return well separated Gaussians, dealt to clients at random, and offsets."""
+    rng = np.random.default_rng(0)
+    spots = rng.permuted(np.tile(np.arange(float(k))[:, None], (1, d)), axis=0)
+    n = n_clients * rows
+    X = spots[rng.integers(0, k, n)] + rng.normal(0, 0.2, (n, d))
+    return X, np.arange(n_clients + 1) * rows
+
+
+def step(n_clients: int, rounds: int) -> dict[str, Any]:
+    """Measure rounds in which everybody answers."""
+    X, offsets = mixture(n_clients, 100, 2, 8)
+    spec = Spec(Afcl(), {"n_seeds": 8, "contacts": rounds + 2}, max_rounds=rounds)
+    simulate_crowd(spec, X[:10_000], offsets[:101])  # compiled, or read from the cache
+    everybody = np.arange(n_clients)
+    kernels, thinking, whole, walls = [], [], [], []
+    with Threads() as threads:
+        run = CrowdRun(spec, X, offsets, Schedule(), threads)
+        run.start()
+        level = run.level
+        assert isinstance(level, Summaries)
+        for _ in range(rounds):
+            plan = level.state.sent[-1]
+            wall = time.perf_counter()
+            begin = time.process_time()
+            run.hear(everybody)
+            answered = time.process_time()
+            run.prepare()
+            done = time.process_time()
+            walls.append(time.perf_counter() - wall)
+            alone = _alone(run, plan)
+            per = 1e6 / n_clients
+            kernels.append(alone * per)
+            thinking.append((done - answered) * per)
+            whole.append((done - begin) * per)
+    overhead = [a - b for a, b in zip(whole, kernels, strict=True)]
+    bare = [a - b for a, b in zip(overhead, thinking, strict=True)]
+    return {
+        "steps": n_clients * rounds,
+        "seconds a round": _spread(walls),
+        "us a step, all": _spread(whole),
+        "us a step, kernels alone": _spread(kernels),
+        "us a step, server": _spread(thinking),
+        "us a step, overhead with the server": _spread(overhead),
+        "us a step, overhead": _spread(bare),
+    }
+
+
+def _alone(run: CrowdRun, plan: Plan) -> float:
+    """Return the CPU time of the clients' kernel alone, on the same rows."""
+    rows, offsets = run.crowd.rows, run.crowd.offsets
+    none = np.empty(0)
+    asked = [(plan.seeds, none, none)]
+    asked += [(level.centers, level.spreads, level.counts) for level in plan.candidates]
+    total = 0.0
+    for about in asked:
+        for clients in Threads.parts(np.arange(offsets.shape[0] - 1)):
+            n = clients.shape[0]
+            places = np.arange(n + 1) * about[0].shape[0]
+            cells = places[-1]
+            counts = np.empty(cells, dtype=np.int64), np.empty((cells, rows.shape[1]))
+            last = np.empty(cells), np.empty(n), np.empty(n)
+            held = np.zeros(n, dtype=np.int64)
+            begin = time.process_time()
+            around(rows, offsets, clients, *about, 5, places, held, *counts, *last)
+            total += time.process_time() - begin
+    return total
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    low, middle, high = np.percentile(values, [10, 50, 90])
+    return {"median": float(middle), "low": float(low), "high": float(high)}
+
+
+def rounds(n_clients: int) -> dict[str, Any]:
+    """Measure a run of 20 rounds in which clients come and go."""
+    X, offsets = mixture(n_clients, 100, 2, 8)
+    spec = Spec(Afcl(), {"n_seeds": 8, "contacts": 22}, max_rounds=20)
+    return _measured(spec, X, offsets, Rounds(probability=0.15))
+
+
+def million(n_clients: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Measure a run of very many small clients."""
+    X, offsets = mixture(n_clients, 20, 4, 10)
+    return _measured(Spec(Afcl(), options, max_rounds=200), X, offsets, None)
+
+
+def _measured(
+    spec: Spec, X: Floats, offsets: Ints, schedule: Schedule | None
+) -> dict[str, Any]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    outcome = simulate_crowd(spec, X, offsets, schedule)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    finished = outcome.finished
+    return {
+        "clients": int(offsets.shape[0] - 1),
+        "rows": int(X.shape[0]),
+        "k": outcome.clustering.k,
+        "rounds": finished.rounds,
+        "messages": finished.trace.of("end")[0]["messages"],
+        "array bytes": finished.trace.of("end")[0]["bytes"],
+        "wall seconds": wall,
+        "CPU seconds": cpu,
+        "peak GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+    }
+
+
+def work(part: str, clients: int) -> dict[str, Any]:
+    """Measure one part in this process."""
+    made: dict[str, Callable[[], dict[str, Any]]] = {
+        "step": lambda: step(clients // 100, 20),
+        "rounds": lambda: rounds(clients // 100),
+        "summary": lambda: million(clients, {"min_cell": 1}),
+        "secure": lambda: million(clients, {"privacy": "secure", "cohort": 10}),
+    }
+    return made[part]()
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--clients", type=int, default=1_000_000)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--here", choices=PARTS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here is not None:
+        print(json.dumps(work(options.here, options.clients)))
+        return
+    found = {}
+    for part in options.only.split(","):
+        command = [sys.executable, __file__, "--here", part]
+        command += ["--clients", str(options.clients)]
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        found[part] = json.loads(said.stdout)
+        print(part, json.dumps(found[part], indent=1), flush=True)
+    if options.out is not None:
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
