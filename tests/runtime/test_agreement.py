@@ -16,6 +16,7 @@ from afcl.exceptions import InputError, RejectedMessage
 from afcl.runtime.agreement import (
     LARGEST,
     LONGEST,
+    MANY,
     MOST_COLUMNS,
     MOST_ROWS,
     SHOWN,
@@ -919,3 +920,17 @@ def test_who_was_accepted_may_come_back(federation):
         if refusal is not None:
             assert notes == []
             assert said.name in refusals
+
+
+def test_among_very_many_sites_the_same_is_noted():
+    few = [site(f"site-{i:03}", "x", 100, {"x": (1, 9 + i % 3, 4)}) for i in range(9)]
+    odd = site("odd", "x", 2, {"x": (1000, 9000, 4000)})
+    _, noted = accepted(Wishes(), *few, odd)
+    many = [replace(few[i % 9], name=f"site-{i:03}") for i in range(MANY + 9)]
+    agreement, notes = accepted(Wishes(), *many, odd)
+    assert notes == noted
+    assert len(notes) == 2
+    assert admit(agreement, Wishes(), replace(odd, name="late")) == (
+        None,
+        [note.replace("odd", "late") for note in noted],
+    )

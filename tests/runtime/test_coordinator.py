@@ -911,11 +911,11 @@ class Faulty(Journal):
         super().__init__(path, fingerprint)
         self._left = records
 
-    def record(self, entry):
+    def record(self, entry, sync=True):
         if self._left == 0:
             raise Interrupted
         self._left -= 1
-        super().record(entry)
+        super().record(entry, sync)
 
 
 SCHEDULES = {
@@ -1013,3 +1013,14 @@ def test_a_replay_replays():
     third = simulate(spec, blobs(), Replay.of(second.finished.trace))
 
     assert third.finished.trace.events == second.finished.trace.events
+
+
+def test_what_arrives_together_is_synced_together(tmp_path, monkeypatch):
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    tables = [np.random.default_rng(i).normal(size=(40, 2)) for i in range(6)]
+    with Journal(tmp_path / "journal", "run") as journal:
+        outcome = simulate(Spec(get_method("afcl")), tables, journal=journal)
+        ticks = {entry.tick for entry in journal.log}
+    assert sum(t.messages for t in outcome.finished.tallies.values()) == 18
+    assert len(synced) == 1 + len(ticks) == 4

@@ -168,3 +168,15 @@ def test_a_fingerprint_may_hold_any_text(path):
         journal.record(ENTRIES[0])
 
     assert reload(path, "läuft") == by_key(ENTRIES[:1])
+
+
+def test_entries_may_share_one_sync(path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    with Journal(path, "run") as journal:
+        for entry in ENTRIES:
+            journal.record(entry, sync=False)
+        assert len(synced) == 1  # that of the head
+        assert reload(path) == by_key(ENTRIES)  # another process sees them already
+        journal.sync()
+        assert len(synced) == 2

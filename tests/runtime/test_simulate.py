@@ -128,11 +128,11 @@ class Faulty(Journal):
         super().__init__(path, fingerprint)
         self._left = records
 
-    def record(self, entry):
+    def record(self, entry, sync=True):
         if self._left == 0:
             raise Interrupted
         self._left -= 1
-        super().record(entry)
+        super().record(entry, sync)
 
 
 @pytest.mark.parametrize("kind", ["everybody", "silent"])

@@ -18,6 +18,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -42,6 +43,8 @@ SMALL = 0.05
 
 #: Fewest other sites a column's looks are compared with.
 OTHERS = 2
+#: Among more sites than this one is compared with all, itself too: no median moves.
+MANY = 256
 
 Scale: TypeAlias = Literal["minmax"] | Mapping[str, tuple[float, float]] | None
 
@@ -139,6 +142,16 @@ class Agreement:
     units: tuple[str, ...]
     rows: dict[str, int]
     extents: Extents
+
+    @cached_property
+    def typical(self) -> Extents:
+        """The medians over the sites."""
+        return self.extents.typical()
+
+    @cached_property
+    def median_rows(self) -> float:
+        """The median of the sites' rows."""
+        return statistics.median(self.rows.values())
 
 
 # ------------------------------------------------------------------ a site's side
@@ -594,7 +607,7 @@ def _notes(agreement: Agreement, site: Announcement) -> list[str]:
     unused = [column for column in site.columns if column not in agreed]
     if unused:
         notes.append(f"{site.name}: not used: {_quoted(unused)}")
-    median = statistics.median(agreement.rows.values())
+    median = agreement.median_rows
     if site.n_rows < SMALL * median:
         notes.append(
             f"{site.name}: {_rows(site.n_rows)}, far fewer than the others "
@@ -605,13 +618,15 @@ def _notes(agreement: Agreement, site: Announcement) -> list[str]:
 
 def _unit_notes(agreement: Agreement, site: Announcement) -> list[str]:
     """Note the columns that look as if they were in another unit."""
-    others = [i for i, name in enumerate(agreement.rows) if name != site.name]
-    if len(others) < OTHERS or not (agreement.extents.low.size and site.low.size):
+    count = len(agreement.rows) - (site.name in agreement.rows)
+    if count < OTHERS or not (agreement.extents.low.size and site.low.size):
         return []
-    found = looks(
-        _extents(site, agreement.columns),
-        Extents(*(part[others] for part in agreement.extents)),
-    )
+    own = _extents(site, agreement.columns)
+    if count < MANY:
+        others = [i for i, name in enumerate(agreement.rows) if name != site.name]
+        found = looks(own, Extents(*(part[others] for part in agreement.extents)))
+    else:
+        found = looks(own, agreement.extents, agreement.typical)
     notes = []
     for (conversion, larger), places in found.items():
         names = [agreement.columns[place] for place in places]

@@ -96,6 +96,8 @@ def _travels(number: float) -> bool:
 
 def _is_text(text: str) -> bool:
     """Whether a text can be written to a file: it holds no half of a character."""
+    if text.isascii():
+        return True
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

@@ -92,17 +92,26 @@ class Journal:
         self.entries[entry.client, entry.contact] = entry
         self.log.append(entry)
 
-    def _append(self, body: bytes) -> None:
+    def _append(self, body: bytes, sync: bool = True) -> None:
         self._file.write(_FRAME.pack(len(body), zlib.crc32(body)) + body)
         self._file.flush()
+        if sync:
+            self.sync()
+
+    def sync(self) -> None:
+        """Have everything on the disk before going on."""
         os.fsync(self._file.fileno())
 
-    def record(self, entry: Entry) -> None:
-        """Append an entry unless it is known already."""
+    def record(self, entry: Entry, sync: bool = True) -> None:
+        """Append an entry unless it is known already.
+
+        Without `sync` it survives the death of this process, but that of the machine
+        only after :meth:`sync`.
+        """
         known = self.entries.get((entry.client, entry.contact))
         if known is not None and known.tick == entry.tick:
             return
-        self._append(_pack(entry))
+        self._append(_pack(entry), sync)
         self._keep(entry)
 
     def close(self) -> None:

@@ -105,6 +105,9 @@ class Lobby:
         self._say: Say = _silent
         self._agreement: Agreement | None = None
         self._announced: dict[int, Announcement] = {}
+        #: Every address under the names it announced; it may have another name now.
+        self._called: dict[str, set[int]] = {}
+        self._numbers: dict[str, ClientId] = {}
         self._heard: dict[int, bytes] = {}
         self._address: dict[ClientId, int] = {}
         self._refused: dict[int, str] = {}
@@ -131,8 +134,9 @@ class Lobby:
         """Know again who was let in; those before the beginning made the agreement."""
         said: Announcement = decode(entry.data)
         self.names[entry.client] = said.name
+        self._numbers[said.name] = entry.client
         self._address[entry.client] = int.from_bytes(entry.memory, "little")
-        self._announced[self._address[entry.client]] = said
+        self._announce(self._address[entry.client], said)
         self._greeted.add(entry.client)
         if not begun:
             self._first.append(said)
@@ -203,8 +207,9 @@ class Lobby:
     def _look(self) -> None:
         """See who is here, hear what came back, ask who is new."""
         now = set(self.post.nodes())
+        lost = self._here - now
         for client, address in self._address.items():
-            if address in self._here - now:
+            if address in lost:
                 self._inbox.append(Failure(-1, client, "is gone", gone=True))
                 self._forget_flights(client)
         returned = now - self._here
@@ -250,16 +255,25 @@ class Lobby:
             self._refuse(address, str(error), name=f"node {address}")
             return
         self._heard[address] = answer.data
-        others = {a for a, s in self._announced.items() if s.name == said.name}
+        others = self._namesakes(said.name)
         if others & self._here:
             text = f"the name {said.name} is taken: choose another with --name"
             self._refuse(address, text, said.name)
             return
         for other in others:
             del self._announced[other]
-        self._announced[address] = said
+        self._announce(address, said)
         if self._agreement is not None:
             self._late(address, said)
+
+    def _announce(self, address: int, said: Announcement) -> None:
+        self._announced[address] = said
+        self._called.setdefault(said.name, set()).add(address)
+
+    def _namesakes(self, name: str) -> set[int]:
+        """Return the addresses that go by a name."""
+        once = self._called.get(name, set()) & self._announced.keys()
+        return {address for address in once if self._announced[address].name == name}
 
     def _late(self, address: int, said: Announcement) -> None:
         """Let in who comes after the agreement, or comes back."""
@@ -274,8 +288,7 @@ class Lobby:
 
     def _let_in(self, address: int) -> None:
         said = self._announced[address]
-        back = [client for client, name in self.names.items() if name == said.name]
-        client = back[0] if back else len(self.names)
+        client = self._numbers.setdefault(said.name, len(self.names))
         self.names[client] = said.name
         self._address[client] = address
         self._idle.add(client)

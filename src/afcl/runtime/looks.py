@@ -67,7 +67,9 @@ class Extents(NamedTuple):
         return Extents(low, high, middle, self.span * units.factor)
 
 
-def looks(own: Extents, others: Extents) -> dict[tuple[Conversion, bool], list[int]]:
+def looks(
+    own: Extents, others: Extents, typical: Extents | None = None
+) -> dict[tuple[Conversion, bool], list[int]]:
     """Return the columns that look converted: by what, and whether they are larger.
 
     A column does if its median and its span are both about one known factor times the
@@ -75,7 +77,8 @@ def looks(own: Extents, others: Extents) -> dict[tuple[Conversion, bool], list[i
     keep sites apart that merely differ: its range and the others' hardly overlap, the
     others agree among themselves, and no median is near zero amid both signs.
     """
-    typical = others.typical()
+    if typical is None:
+        typical = others.typical()
     nearest = np.full(own.low.shape, np.inf)
     found: dict[int, tuple[Conversion, bool]] = {}
     for conversion in CONVERSIONS:

@@ -78,6 +78,7 @@ class Site:
         self.memory: Any = None
         self._secret = secret
         self._charge = charge
+        self._extremes: Ranges | None = None
         self._agreed: tuple[Any, Rows] | None = None
         self._scaled: Floats | None = None
         self._view: Any = None
@@ -104,13 +105,22 @@ class Site:
         raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
 
     def _ranges(self, asked: AskRanges) -> Ranges:
-        if isinstance(self.rows, np.ndarray):
+        if isinstance(self.rows, np.ndarray) and asked.group > 1:
             told = told_of(self.rows, asked.group)
             return ranges_of(self.rows, asked.extremes, told)
         if asked.group > 1:
             raise InputError(f"groups of rows {IN_MEMORY}")
-        said: Ranges = self.rows.ranges(asked.extremes)
-        return said
+        if asked.extremes:
+            return self._reach()
+        n, d = self.rows.shape
+        return Ranges(n, d, np.empty(0), np.empty(0))
+
+    def _reach(self) -> Ranges:
+        """Return the extremes of the rows, which are looked for once."""
+        if self._extremes is None:
+            held = isinstance(self.rows, np.ndarray)
+            self._extremes = ranges_of(self.rows) if held else self.rows.ranges()
+        return self._extremes
 
     def agreed(self, terms: Terms) -> Rows:
         """Return the rows in the agreed columns and units, to be read part by part."""
@@ -135,11 +145,8 @@ class Site:
         box, rows = terms.box, self.rows
         if not box.low.shape == box.span.shape == (_width(width, places),):
             raise RejectedMessage(NO_BOX)
-        if not isinstance(rows, np.ndarray):
-            said = rows.ranges()
-            extremes = np.stack([said.low, said.high])
-        else:
-            extremes = np.stack([rows.min(axis=0), rows.max(axis=0)])
+        said = self._reach()
+        extremes = np.stack([said.low, said.high])
         with np.errstate(all="ignore"):
             reach = TableRows(extremes, box, places).table()
         if not bool(np.all(np.abs(reach) <= LARGEST)):

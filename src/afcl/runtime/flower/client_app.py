@@ -18,8 +18,12 @@ app = ClientApp()
 @app.query()
 def query(message: Message, context: Context) -> Message:
     """Answer, or say in one line why not."""
+    return answered(message, Path(str(context.node_config["folder"])))
+
+
+def answered(message: Message, folder: Path) -> Message:
+    """Return the answer of the site in a folder, or its one line why not."""
     request, _ = unpacked(message.content)
-    folder = Path(str(context.node_config["folder"]))
     try:
         content = packed(answer(folder, request))
     except AfclError as error:

@@ -280,11 +280,18 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def start_superlink(
-    folder: Path, host: str, port: int, tls: Tls | None, env: Mapping[str, str]
+    folder: Path,
+    host: str,
+    port: int,
+    tls: Tls | None,
+    env: Mapping[str, str],
+    *,
+    simulation: bool = False,
 ) -> Child:
     """Start the coordinator's engine; return when it answers on its port.
 
-    With `tls` only enrolled sites can join; without, anybody can, in plain text.
+    With `tls` only enrolled sites can join; without, anybody can, in plain text. In a
+    `simulation` nobody can: the engine plays the sites itself.
     """
     require_free(host, port)
     folder = folder.resolve()
@@ -292,6 +299,8 @@ def start_superlink(
     arguments = ["--host", host, "--port", str(port)]
     arguments += ["--database", str(folder / "engine.db")]
     arguments += ["--disable-runtime-dependency-installation"]
+    if simulation:
+        arguments += ["--simulation"]
     if tls is None:
         arguments += ["--insecure"]
     else:
@@ -372,14 +381,20 @@ def submit(
     tls: Tls | None,
     env: Mapping[str, str],
     config: Mapping[str, str],
+    *,
+    nodes: str | None = None,
 ) -> str:
     """Hand an app to the engine; return the run's id.
 
     `config` overrides what the app's ``pyproject.toml`` declares, and nothing else.
+    `nodes` are the settings of a simulation.
     """
     overrides = Path(env["FLWR_HOME"], "run.toml")
     _save(overrides, _toml(config))
-    said = _flwr(address, tls, env, "run", str(app), _LINK, "-c", str(overrides))
+    words = ["run", str(app), _LINK, "-c", str(overrides)]
+    if nodes is not None:
+        words += ["--federation-config", nodes]
+    said = _flwr(address, tls, env, *words)
     return str(said["run-id"])
 
 
