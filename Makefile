@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test browser test-browser test-federation federation check fuzz hostile quality presets methods rivals privacy results docs pictures clean
+.PHONY: setup demo test browser test-browser test-federation federation check fuzz hostile quality presets methods rivals privacy bench results docs pictures clean
 
 setup: $(STAMP)
 
@@ -89,6 +89,20 @@ rivals: $(STAMP)
 # The figures of docs/privacy.md: make privacy DATA=dir [RUNS=10] [OUT=privacy.json]
 privacy: $(STAMP)
 	$(BIN)/python benchmarks/privacy.py --data "$(DATA)" --runs $(or $(RUNS),10) $(if $(OUT),--out $(OUT))
+
+# Speed and size, as ratios in one run, and the page docs/results/speed.md; about an hour
+# on two cores that do nothing else. SCRIPTS="absorb memory" for some of the scripts.
+SPEED_DIR ?= bench-speed
+SCRIPTS ?= paper_pass memory absorb crowd seeding streaming first_fit flower_many
+bench: export OMP_NUM_THREADS = 1
+bench: export OPENBLAS_NUM_THREADS = 1
+bench: $(STAMP)
+	mkdir -p $(SPEED_DIR)
+	$(BIN)/python -m pytest -q -c benchmarks/pytest.ini benchmarks --benchmark-json=$(SPEED_DIR)/speed.json
+	for script in $(SCRIPTS); do \
+	  $(BIN)/python benchmarks/$$script.py > $(SPEED_DIR)/$$script.part; \
+	  mv $(SPEED_DIR)/$$script.part $(SPEED_DIR)/$$script.txt; cat $(SPEED_DIR)/$$script.txt; done
+	$(BIN)/python benchmarks/speed_page.py $(SPEED_DIR) docs/results/speed.md
 
 # All runs of every spec, then the tables and plots of docs/results: make results DATA=dir
 # Hours on two cores; interrupted, it goes on where it stopped. SPECS="ablation seeds" for some.
