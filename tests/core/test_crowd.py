@@ -76,6 +76,7 @@ def test_newer_cells_take_the_place_of_older_ones():
     assert now.cells.counts.tolist() == [8, 9, 2, 3]
     assert now.sizes.tolist() == [2, 2, 0]
     assert updated(old, old, np.arange(3)) is old
+    assert updated(old, new, np.full(3, -1)) is old
 
 
 # ------------------------------------------------------------------ clients

@@ -171,7 +171,7 @@ def test_a_fingerprint_may_hold_any_text(path):
 
 
 def test_entries_may_share_one_sync(path, monkeypatch):
-    synced = []
+    synced: list[int] = []
     monkeypatch.setattr("os.fsync", synced.append)
     with Journal(path, "run") as journal:
         for entry in ENTRIES:

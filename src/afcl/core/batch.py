@@ -89,6 +89,8 @@ def updated(old: Batch, new: Batch, where: Ints) -> Batch:
     from afcl.kernels.crowds import interleave
 
     fresh = where >= 0
+    if not fresh.any():
+        return old
     if fresh.all() and np.array_equal(where, np.arange(new.sizes.shape[0])):
         return new
     sizes = old.sizes.copy()

@@ -52,8 +52,9 @@ def polish(bag: Cells, centers: Floats) -> tuple[Floats, Floats, Floats]:
     """Return (O, B, Z) after weighted Lloyd on the bag, empty centres dropped."""
     weights = bag.counts.astype(np.float64)
     moved, labels = lloyd(bag.means, weights, centers, POLISH)
-    used, labels = np.unique(labels, return_inverse=True)
-    return pool(bag, labels.astype(np.int64), used.shape[0])
+    held = np.bincount(labels, minlength=moved.shape[0]) > 0
+    numbers = np.cumsum(held) - 1
+    return pool(bag, numbers[labels], int(held.sum()))
 
 
 def summary_silhouettes(bag: Cells, level: Built) -> tuple[Floats, Floats]:

@@ -635,6 +635,7 @@ def _ranges(said: Any, extremes: bool) -> Ranges:
 
 
 def agreed_box(scale: Any, ranges: list[Ranges]) -> Box:
+    """Return the map that everybody uses, from what the clients said of their rows."""
     n_features = ranges[0].n_features
     widths = sorted({said.n_features for said in ranges})
     if len(widths) > 1:

@@ -132,7 +132,8 @@ def serve_run(post: Post, folder: Path) -> None:
         finished = coordinator.run()
         result = describe(plan, finished, lobby.names)
         noted = lobby.tell(_farewell(finished, result), plan.grace)
-        recorder.trace.add("note", tick=0, text=f"told the end to {', '.join(noted)}")
+        text = f"told the end to {', '.join(noted)}"
+        recorder.trace.add("note", tick=0, text=text, at=time.time())
     write_result(folder, result, {})
 
 

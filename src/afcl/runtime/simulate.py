@@ -190,6 +190,7 @@ def _rank_part(work: Callable[[Floats], Ints], rank: Ints, part: Floats) -> Ints
 
 
 def renumbered(clustering: Clustering, order: Ints, sizes: Floats) -> Clustering:
+    """Return the clustering with its clusters in this order, and these sizes."""
     centers = clustering.centers
     if centers is not None:
         centers = centers[order]
