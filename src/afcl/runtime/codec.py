@@ -18,6 +18,7 @@ import dataclasses
 import json
 import math
 import struct
+from collections.abc import Callable
 from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -32,6 +33,7 @@ from afcl.methods import load_payloads
 MAGIC = b"AFCL"
 FORMAT = 1
 DTYPES = ("<f8", "<i8", "<f4", "|b1")
+SIZES = {dtype: np.dtype(dtype).itemsize for dtype in DTYPES}
 DIMENSIONS = 2
 #: Refused before anything is parsed: larger messages, larger headers.
 LIMIT = 1 << 30
@@ -140,20 +142,6 @@ def _no_constant(name: str) -> Any:
     raise CodecError(f"malformed message: the number {name} does not travel")
 
 
-def _whole(text: str) -> int:
-    number = int(text) if len(text) <= BITS else 1 << BITS
-    if not _travels(number):
-        raise CodecError(f"malformed message: a whole number of more than {BITS} bits")
-    return number
-
-
-def _real(text: str) -> float:
-    number = float(text)
-    if not _travels(number):
-        raise CodecError("malformed message: a number is too large")
-    return number
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
@@ -164,8 +152,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _JSON = json.JSONDecoder(
     object_pairs_hook=_object,
     parse_constant=_no_constant,
-    parse_float=_real,
-    parse_int=_whole,
 )
 
 
@@ -192,6 +178,11 @@ class _Reader:
         if isinstance(tree, str) and not _is_text(tree):
             raise CodecError("malformed message: text that no file can hold")
         if not isinstance(tree, dict):
+            if isinstance(tree, int | float) and not _travels(tree):
+                raise CodecError(
+                    f"malformed message: a number is not finite, or has more than "
+                    f"{BITS} bits"
+                )
             return tree
         if "array" in tree:
             return self._array(tree)
@@ -206,15 +197,15 @@ class _Reader:
             raise CodecError(f"unknown message type {_shown(repr(name))}")
         if not isinstance(said, dict) or len(tree) > 2:
             raise CodecError(f"a {name} without fields, or with more than these")
-        hints = _hints(name)
+        fields_of = _fields(name)
         for field in said:
-            if field not in hints:
+            if field not in fields_of:
                 raise CodecError(
                     f"malformed message: a {name} has no {_shown(repr(field))}"
                 )
         fields = {field: self.read(item, depth + 1) for field, item in said.items()}
         for field, value in fields.items():
-            if not _fits(value, hints[field]):
+            if not fields_of[field](value):
                 raise CodecError(
                     f"{field} of a {name} cannot be a {type(value).__name__}"
                 )
@@ -225,12 +216,12 @@ class _Reader:
         self._arrays += 1
         if self._arrays > ARRAY_LIMIT:
             raise CodecError(f"more than {ARRAY_LIMIT} arrays")
-        if dtype not in DTYPES:
+        if not isinstance(dtype, str) or dtype not in DTYPES:
             raise CodecError(f"arrays of dtype {_shown(repr(dtype))} are not accepted")
         listed = isinstance(shape, list) and len(shape) <= DIMENSIONS
         if not listed or any(type(n) is not int or n < 0 for n in (at, *shape)):
             raise CodecError(f"impossible array: shape {_shown(repr(shape))}")
-        size = math.prod(shape) * np.dtype(dtype).itemsize
+        size = math.prod(shape) * SIZES[dtype]
         if at + size > len(self._buffer):
             raise CodecError("an array points outside the message")
         if at != self._at or len(tree) > 3:
@@ -240,22 +231,31 @@ class _Reader:
         return np.frombuffer(part, dtype=dtype).reshape(shape).copy()
 
 
+#: Whether a decoded value is of the type that was declared.
+Fits = Callable[[Any], bool]
+
+
 @cache
-def _hints(name: str) -> dict[str, Any]:
-    return get_type_hints(PAYLOADS[name])
+def _fields(name: str) -> dict[str, Fits]:
+    """Return how each field of a payload is checked."""
+    hints = get_type_hints(PAYLOADS[name])
+    return {field: _checker(hint) for field, hint in hints.items()}
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a decoded value is of the type a payload declares for it."""
+def _checker(hint: Any) -> Fits:
+    """Return what checks values against a declared type."""
     if hint is Any:
-        return True
+        return lambda value: True
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return any(_fits(value, argument) for argument in arguments)
+        choices = [_checker(argument) for argument in arguments]
+        return lambda value: any(fits(value) for fits in choices)
     if origin is tuple and arguments[-1] is Ellipsis:
-        return isinstance(value, tuple) and all(_fits(v, arguments[0]) for v in value)
+        each = _checker(arguments[0])
+        return lambda value: isinstance(value, tuple) and all(map(each, value))
     if hint is float:
-        return type(value) in (float, int)
+        return lambda value: type(value) in (float, int)
     if hint in (int, bool):
-        return type(value) is hint
-    return isinstance(value, origin or hint)
+        return lambda value: type(value) is hint
+    kind = origin or hint
+    return lambda value: isinstance(value, kind)
