@@ -21,8 +21,8 @@ from afcl import AFCL
 from afcl.core import client
 from afcl.data import make_mixture
 
-#: Four times as many rows of wide tables, see `core.client`.
-SIZES = (2_048, 8_192, 32_768, 1 << 40)
+#: Eight times as many rows of wide tables, see `core.client`.
+SIZES = (1_024, 4_096, 16_384, 1 << 40)
 #: Clusters and features; 200 000 rows at two sites.
 MIXTURES = ((4, 2), (8, 2), (20, 2), (8, 16), (20, 16))
 ROWS = 200_000

@@ -49,7 +49,7 @@ SCRIPTS = {
     "seeding": (
         "The sample that places a hello's cells",
         "Over mixtures of 200 000 rows; the last line of each has no sample at all. "
-        "The default is 8 192 rows, and 32 768 with more than eight features.",
+        "The default is 4 096 rows, and 32 768 with more than eight features.",
     ),
     "flower_many": (
         "Flower with 200 nodes",

@@ -77,8 +77,10 @@ def test_wide_tables_agree_with_the_reference(monkeypatch, seed, d, k, far):
     asked = request(centers, 2, 1, 0, rng=rng)
     found, expected = native.tally(X, *asked), reference.tally(X, *asked)
     assert np.array_equal(found[0], expected[0])
-    for one, other in zip(found[1:], expected[1:], strict=True):
+    for one, other in zip(found[1:3], expected[1:3], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-7 if far else 1e-10)
+    loose = MANY * (1e-7 if far else 1e-14)
+    np.testing.assert_allclose(found[3], expected[3], rtol=0, atol=loose)
     labels, nearest = native.assign(X, centers)
     known, apart = reference.assign(X, centers)
     assert np.array_equal(labels, known)

@@ -31,7 +31,7 @@ View: TypeAlias = Floats | Rows | Cells
 HELLO_ITERATIONS = 5
 #: Rows beyond which the hello's cells are placed on a seeded sample of this size, and
 #: how many times as many in tables of more than this many features.
-SEEDING_SAMPLE, WIDE_SAMPLE, WIDE = 8192, 4, 8
+SEEDING_SAMPLE, WIDE_SAMPLE, WIDE = 4096, 8, 8
 
 
 def rows_in(view: View) -> int:

@@ -43,8 +43,9 @@ class Box:
 
     def scale(self, X: Floats) -> Floats:
         """Map rows into the agreed units, as contiguous float64."""
-        scaled = (np.asarray(X, dtype=np.float64) - self.low) / self.span
-        return np.ascontiguousarray(scaled)
+        scaled: Floats = np.subtract(X, self.low, dtype=np.float64, order="C")
+        scaled /= self.span
+        return scaled
 
     def unscale(self, X: Floats) -> Floats:
         """Map points back into the units of the data."""

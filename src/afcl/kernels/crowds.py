@@ -23,7 +23,7 @@ from afcl.kernels.tiles import (
     _nearest,
     _nearest_other,
     _score,
-    _two_nearest,
+    _two_least,
 )
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
@@ -79,7 +79,6 @@ def look(
     columns = np.zeros((d, TILE))
     distances = np.empty((k, TILE))
     label = np.empty(TILE, dtype=np.int64)
-    runner = np.empty(TILE, dtype=np.int64)
     best, second, outside = np.empty(TILE), np.empty(TILE), np.empty(TILE)
     simple, full = np.empty(TILE), np.empty(TILE)
     scored = spreads.shape[0] > 0
@@ -90,8 +89,8 @@ def look(
                 columns[feature, place] = rows[numbers[start + place], feature]
         _differences(columns, centers, distances)
         if scored:
-            _two_nearest(distances, 0, k, label, runner, best, second)
-            _nearest_other(distances, 0, k, label, spreads, runner, outside)
+            _two_least(distances, 0, k, label, best, second)
+            _nearest_other(distances, 0, k, label, spreads, outside)
             _score(best, second, outside, label, spreads, sizes, True, simple, full)
             for place in range(held):
                 simplified[start + place] = simple[place]

@@ -6,10 +6,10 @@ several rows; nothing of size n x k exists. Two ways to get them:
 
 - *narrow* tables (at most :data:`NARROW` features) and small ones: differences,
   squared and added in the reference's order. Same bits as :mod:`.reference`.
-- large *wide* ones: a matrix product proposes which centres are near (as seen from the
-  centres' middle, so that data far from the origin lose little), and the distances
-  that count are then computed from differences. Bits are those of this machine's
-  matrix product; they agree with the reference to rounding.
+- large *wide* ones: a matrix product says which centre is nearest, and how much farther
+  the others are (as seen from the centres' middle, so that data far from the origin
+  lose little); the distance to the nearest is then computed from differences. Bits are
+  those of this machine's matrix product; they agree with the reference to rounding.
 
 Sums are formed block by block and the blocks are added in their order, so results do
 not depend on the number of threads. See docs/decisions/0020-fused-client-step.md.
@@ -47,7 +47,7 @@ def _tile(wide: bool, d: int, k: int) -> int:
         return TILE
     if d <= k:
         return TILE // 2
-    return min(TILE, max(TILE // 8, TILE_SIZE // d))
+    return min(TILE, max(TILE // 8, TILE_SIZE // d // 16 * 16))
 
 
 @_compiled
@@ -160,51 +160,13 @@ def _in_groups(factors: Floats) -> Floats:
 
 
 @_compiled
-def _two_nearest(
-    distances: Floats,
-    begin: int,
-    end: int,
-    label: Ints,
-    runner: Ints,
-    best: Floats,
-    second: Floats,
-) -> None:
-    """Nearest and second nearest centre of every row of a tile (OUT).
-
-    Two centres a turn, so that what is known of a row stays in registers.
-    """
-    rows = distances.shape[1]
-    for row in range(rows):
-        best[row] = np.inf
-        second[row] = np.inf
-        label[row] = begin
-        runner[row] = begin
-    for center in range(begin, end, 2):
-        follower = min(center + 1, end - 1)
-        for row in range(rows):
-            low, next_low = best[row], second[row]
-            own, next_own = label[row], runner[row]
-            value = distances[center, row]
-            nearest = value < low
-            near = value < next_low
-            next_own = own if nearest else (center if near else next_own)
-            next_low = low if nearest else (value if near else next_low)
-            own = center if nearest else own
-            low = value if nearest else low
-            value = np.inf if follower == center else distances[follower, row]
-            nearest = value < low
-            near = value < next_low
-            runner[row] = own if nearest else (follower if near else next_own)
-            second[row] = low if nearest else (value if near else next_low)
-            label[row] = follower if nearest else own
-            best[row] = value if nearest else low
-
-
-@_compiled
 def _two_least(
     distances: Floats, begin: int, end: int, label: Ints, best: Floats, second: Floats
 ) -> None:
-    """Nearest centre of every row of a tile, and the two least distances (OUT)."""
+    """Nearest centre of every row of a tile, and the two least distances (OUT).
+
+    Two centres a turn, so that what is known of a row stays in registers.
+    """
     rows = distances.shape[1]
     for row in range(rows):
         best[row] = np.inf
@@ -249,28 +211,52 @@ def _nearest(
 
 
 @_compiled
+def _nearest_in_plane(
+    columns: Floats, centers: Floats, begin: int, end: int, label: Ints, best: Floats
+) -> None:
+    """Nearest centre (OUT) of every row of a tile of two features, distances unkept."""
+    rows = best.shape[0]
+    for row in range(rows):
+        best[row] = np.inf
+        label[row] = begin
+    for center in range(begin, end, 2):
+        follower = min(center + 1, end - 1)
+        x, y = centers[center, 0], centers[center, 1]
+        next_x, next_y = centers[follower, 0], centers[follower, 1]
+        for row in range(rows):
+            a = columns[0, row] - x
+            b = columns[1, row] - y
+            value = a * a + b * b
+            nearer = value < best[row]
+            own = center if nearer else label[row]
+            low = value if nearer else best[row]
+            a = columns[0, row] - next_x
+            b = columns[1, row] - next_y
+            value = a * a + b * b
+            nearer = value < low
+            label[row] = follower if nearer else own
+            best[row] = value if nearer else low
+
+
+@_compiled
 def _nearest_other(
     distances: Floats,
     begin: int,
     end: int,
     label: Ints,
     spreads: Floats,
-    other: Ints,
     outside: Floats,
 ) -> None:
-    """Of the other centres, the one with the least distance plus spread (OUT)."""
+    """Least distance plus spread (OUT) of the centres that are not the nearest."""
     rows = distances.shape[1]
     for row in range(rows):
         outside[row] = np.inf
-        other[row] = begin
     for center in range(begin, end):
         spread = spreads[center]
         for row in range(rows):
             value = distances[center, row] + spread
             value = np.inf if label[row] == center else value
-            nearer = value < outside[row]
-            other[row] = center if nearer else other[row]
-            outside[row] = value if nearer else outside[row]
+            outside[row] = value if value < outside[row] else outside[row]
 
 
 @_reordered
@@ -345,10 +331,9 @@ def tally_blocks(
     product = np.empty((0, 0) if turn else (tile, GROUP))
     factors, norms = _seen_from_middle(centers)
     turned = _in_groups(factors[: 0 if turn else k])
+    kept = bounds[1] if d == 2 and not wide and scores[0] == 0 else 0
     distances = np.zeros((k, tile))
     label = np.zeros(tile, dtype=np.int64)
-    runner = np.zeros(tile, dtype=np.int64)
-    other = np.zeros(tile, dtype=np.int64)
     best = np.zeros(tile)
     second = np.zeros(tile)
     outside = np.zeros(tile)
@@ -362,7 +347,7 @@ def tally_blocks(
             if turn:
                 _columns(X, start, stop, columns)
             if not wide:
-                _differences(columns, centers, distances)
+                _differences(columns, centers[kept:], distances[kept:])
             elif turn:
                 _product_of_columns(columns, factors, norms, distances)
             else:
@@ -371,25 +356,20 @@ def tally_blocks(
                 begin = bounds[segment]
                 end = bounds[segment + 1]
                 score = scores[segment]
-                if score > 0 and wide:
-                    _two_nearest(distances, begin, end, label, runner, best, second)
-                elif score > 0:
+                if score > 0:
                     _two_least(distances, begin, end, label, best, second)
+                elif begin < kept:
+                    _nearest_in_plane(columns, centers, begin, end, label, best)
                 else:
                     _nearest(distances, begin, end, label, best)
                 if score > 1:
-                    _nearest_other(
-                        distances, begin, end, label, spreads, other, outside
-                    )
+                    _nearest_other(distances, begin, end, label, spreads, outside)
                 if wide:
                     for row in range(held):
-                        here, own = X[start + row], label[row]
-                        best[row] = _apart(here, centers[own])
-                        if score > 0:
-                            second[row] = _apart(here, centers[runner[row]])
-                        if score > 1:
-                            far = other[row]
-                            outside[row] = _apart(here, centers[far]) + spreads[far]
+                        apart = _apart(X[start + row], centers[label[row]])
+                        second[row] = apart + (second[row] - best[row])
+                        outside[row] = apart + (outside[row] - best[row])
+                        best[row] = apart
                 for row in range(held):
                     own = label[row]
                     counts[place, own] += 1.0
@@ -438,13 +418,16 @@ def assign_rows(
         stop = min(last, start + tile)
         if turn:
             _columns(X, start, stop, columns)
-        if not wide:
-            _differences(columns, centers, distances)
-        elif turn:
-            _product_of_columns(columns, factors, norms, distances)
+        if d == 2 and not wide:
+            _nearest_in_plane(columns, centers, 0, k, own, best)
         else:
-            _product_of_rows(X[start:stop], turned, norms, product, distances)
-        _nearest(distances, 0, k, own, best)
+            if not wide:
+                _differences(columns, centers, distances)
+            elif turn:
+                _product_of_columns(columns, factors, norms, distances)
+            else:
+                _product_of_rows(X[start:stop], turned, norms, product, distances)
+            _nearest(distances, 0, k, own, best)
         for row in range(stop - start):
             label[start + row] = own[row]
             if wide:
@@ -475,7 +458,6 @@ def silhouettes(
     columns = np.zeros((d, TILE))
     distances = np.zeros((k, TILE))
     label = np.zeros(TILE, dtype=np.int64)
-    other = np.zeros(TILE, dtype=np.int64)
     best = np.zeros(TILE)
     second = np.zeros(TILE)
     outside = np.zeros(TILE)
@@ -484,7 +466,7 @@ def silhouettes(
         _columns(X, start, stop, columns)
         _differences(columns, centers, distances)
         _two_least(distances, 0, k, label, best, second)
-        _nearest_other(distances, 0, k, label, spreads, other, outside)
+        _nearest_other(distances, 0, k, label, spreads, outside)
         for row in range(stop - start):
             blur = variances[start + row]
             near = best[row] + blur
