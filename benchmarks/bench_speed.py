@@ -97,7 +97,7 @@ def bench_client_step(benchmark: Any, n: int, d: int, k: int) -> None:
     nothing = np.zeros(k)
     work = partial(tally, X, centers, np.array([0, k]), np.array([1]), nothing, nothing)
     theirs = partial(lloyd_iteration, X, centers)
-    turns = 5 if n * d * k > 2e8 else 11
+    turns = 7 if n * d * k > 2e8 else 31
     asked = STEPS[n, d, k]
     take_turns(benchmark, work, theirs, turns, n=n, d=d, k=k, asked_ratio=asked)
 
@@ -155,7 +155,8 @@ def bench_whole_run(benchmark: Any, n: int, d: int) -> None:
         models[:] = found
         return seconds
 
-    found = take_turns(benchmark, ours, theirs, 3, n=n, d=d, asked_ratio=4.0)
+    turns = 3 if n * d > 1e6 else 9
+    found = take_turns(benchmark, ours, theirs, turns, n=n, d=d, asked_ratio=4.0)
     scores, (scoring, _) = timed(partial(score, X, models))
     best = models[int(np.argmax(scores))]
     benchmark.extra_info.update(

@@ -270,6 +270,25 @@ def _apart(row: Floats, center: Floats) -> float:
 
 
 @_compiled
+def _add_rows(
+    rows: Floats,
+    centers: Floats,
+    label: Ints,
+    best: Floats,
+    counts: Floats,
+    firsts: Floats,
+    seconds: Floats,
+) -> None:
+    """Add the rows of a tile, as seen from their centres, to the sums (INOUT)."""
+    for row in range(rows.shape[0]):
+        own = label[row]
+        counts[own] += 1.0
+        seconds[own] += best[row]
+        for feature in range(rows.shape[1]):
+            firsts[own, feature] += rows[row, feature] - centers[own, feature]
+
+
+@_compiled
 def _score(
     best: Floats,
     second: Floats,
@@ -370,14 +389,15 @@ def tally_blocks(
                         second[row] = apart + (second[row] - best[row])
                         outside[row] = apart + (outside[row] - best[row])
                         best[row] = apart
-                for row in range(held):
-                    own = label[row]
-                    counts[place, own] += 1.0
-                    seconds[place, own] += best[row]
-                    for feature in range(d):
-                        firsts[place, own, feature] += (
-                            X[start + row, feature] - centers[own, feature]
-                        )
+                _add_rows(
+                    X[start:stop],
+                    centers,
+                    label,
+                    best,
+                    counts[place],
+                    firsts[place],
+                    seconds[place],
+                )
                 if score > 0:
                     _score(
                         best[:held],
