@@ -17,6 +17,10 @@ from afcl.core.messages import payload
 from afcl.exceptions import InputError
 
 
+#: Up to so many features, columns are gone through one by one.
+NARROW = 8
+
+
 @payload
 @dataclass(frozen=True, slots=True)
 class Ranges:
@@ -43,8 +47,14 @@ class Box:
 
     def scale(self, X: Floats) -> Floats:
         """Map rows into the agreed units, as contiguous float64."""
-        scaled: Floats = np.subtract(X, self.low, dtype=np.float64, order="C")
-        scaled /= self.span
+        if X.ndim == 1 or X.shape[1] > NARROW:
+            scaled: Floats = np.subtract(X, self.low, dtype=np.float64, order="C")
+            scaled /= self.span
+            return scaled
+        scaled = np.empty(X.shape)
+        for feature in range(X.shape[1]):  # long loops, where rows are short
+            np.subtract(X[:, feature], self.low[feature], out=scaled[:, feature])
+            scaled[:, feature] /= self.span[feature]
         return scaled
 
     def unscale(self, X: Floats) -> Floats:
@@ -61,7 +71,11 @@ def ranges_of(X: Floats, extremes: bool = True, told: Floats | None = None) -> R
     if not extremes:
         return Ranges(X.shape[0], X.shape[1], np.empty(0), np.empty(0))
     told = X if told is None else told
-    return Ranges(X.shape[0], X.shape[1], told.min(axis=0), told.max(axis=0))
+    if told.shape[1] > NARROW:
+        return Ranges(X.shape[0], X.shape[1], told.min(axis=0), told.max(axis=0))
+    low = np.array([column.min() for column in told.T], dtype=told.dtype)
+    high = np.array([column.max() for column in told.T], dtype=told.dtype)
+    return Ranges(X.shape[0], X.shape[1], low, high)
 
 
 def _box(low: Floats, high: Floats) -> Box:
