@@ -16,7 +16,6 @@ from afcl._typing import Floats
 from afcl.core.messages import payload
 from afcl.exceptions import InputError
 
-
 #: Up to so many features, columns are gone through one by one.
 NARROW = 8
 
