@@ -237,8 +237,14 @@ def coordinated(rows: list[Floats], clients: int) -> dict[str, float]:
 # ------------------------------------------------------------------ the command
 
 
+def show(found: list[dict[str, float]]) -> None:
+    """Print a line a figure, a column for every number of clients."""
+    for name in found[0]:
+        print(f"{name:<22}" + "".join(f"{each[name]:>14,.6g}" for each in found))
+
+
 def main() -> int:
-    """Print a line per number of clients; return 1 if a rate does not hold."""
+    """Print the figures; return 1 if a rate does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, nargs="+", default=list(CLIENTS))
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
@@ -248,12 +254,11 @@ def main() -> int:
     found = []
     print(f"d = {FEATURES}, k0 = {SEEDS}; messages a second of CPU time")
     for clients in chosen.clients:
-        each = measured(rows, clients)
-        found.append(each)
-        print("  ".join(f"{name} {value:,.6g}" for name, value in each.items()))
+        found.append(measured(rows, clients))
+    show(found)
     loops = [coordinated(rows, clients) for clients in chosen.clients]
-    for loop in loops:
-        print("  ".join(f"{name} {value:,.6g}" for name, value in loop.items()))
+    print("with the coordinator's bookkeeping")
+    show(loops)
     held = kilobytes(rows)
     print(f"{held:.1f} KB a client that said hello and answered")
     rates = ("hellos", "updates")

@@ -157,6 +157,20 @@ def work(part: str, clients: int) -> dict[str, Any]:
     return made[part]()
 
 
+def show(part: str, facts: dict[str, Any]) -> None:
+    """Print one measurement, a line for each figure."""
+    print(part)
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            low, high = value["low"], value["high"]
+            print(f"  {name:<36}{value['median']:>12.2f}  ({low:.2f} to {high:.2f})")
+        elif isinstance(value, float):
+            print(f"  {name:<36}{value:>12.2f}")
+        else:
+            print(f"  {name:<36}{value:>12,}")
+    sys.stdout.flush()
+
+
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -174,7 +188,7 @@ def main() -> None:
         command += ["--clients", str(options.clients)]
         said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         found[part] = json.loads(said.stdout)
-        print(part, json.dumps(found[part], indent=1), flush=True)
+        show(part, found[part])
     if options.out is not None:
         options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
