@@ -17,16 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
@@ -35,34 +31,11 @@ from afcl.core.messages import Broadcast, Positions
 from afcl.core.protocol import client_rng
 from afcl.data import make_mixture
 from afcl.methods.afcl_paper import AfclPaper, PaperState
+from turns import lloyd_iteration, timed
 
 SHAPES = ((200_000, 2), (200_000, 16), (100_000, 64))
 K = 32
 PROMISED = 6.0
-#: Iterations whose time is taken, between two fits.
-ITERATIONS = 5
-
-#: CPU and wall seconds.
-Seconds = tuple[float, float]
-
-
-def timed(work: Callable[[], Any]) -> tuple[Any, Seconds]:
-    """Return what the work gives, and the time it took."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    found = work()
-    return found, (time.process_time() - cpu, time.perf_counter() - wall)
-
-
-def lloyd_iteration(X: Floats, start: Floats) -> Seconds:
-    """Return the time of one Lloyd iteration from these centres."""
-    taken = []
-    for iterations in (1, 1 + ITERATIONS):
-        model = KMeans(K, init=start, n_init=1, max_iter=iterations, tol=0.0)
-        _, seconds = timed(partial(model.fit, X))
-        assert model.n_iter_ == iterations
-        taken.append(seconds)
-    (few_cpu, few_wall), (many_cpu, many_wall) = taken
-    return (many_cpu - few_cpu) / ITERATIONS, (many_wall - few_wall) / ITERATIONS
 
 
 class Federation:
