@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hot loops, twice: NumPy to be read, Numba to be fast. The only import point.
 
-The two give the same bits, so the choice is one of speed only: small problems run in
+The two give the same bits (of wide tables as long as the work is small, see
+:mod:`.tiles`), so the choice is one of speed only: small problems run in
 NumPy and never wait for a compiler, large ones and the sequential passes run
 compiled. The environment variable ``AFCL_KERNELS`` (``auto``, ``reference`` or
 ``native``) overrides the choice.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernels compiled by Numba; signatures and bits of :mod:`.reference`.
 
-No fast-math: the order of every sum is the reference's, so that the choice between
-the two never shows in a result. Compiled code is cached on disk.
+The order of every sum is the reference's, so that the choice between the two never
+shows in a result; but large passes over wide tables go through a matrix product and
+agree with the reference to rounding (:mod:`.tiles`). Compiled code is cached on disk.
 """
 
 from __future__ import annotations

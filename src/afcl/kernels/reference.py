@@ -3,7 +3,8 @@
 
 Every sum runs in one fixed order (features from first to last, rows from first to
 last), which is the order of the compiled twin's loops. The two therefore agree
-bit for bit, and which of them ran never shows in a result.
+bit for bit, and which of them ran never shows in a result; large passes over wide
+tables agree to rounding (:mod:`.tiles`).
 """
 
 from __future__ import annotations
