@@ -207,7 +207,8 @@ def page(folder: Path) -> str:
         "",
         "Exponents are slopes over the whole range, small runs with their fixed cost "
         "included. From 1 000 clients on a run is simulated in batches; between 10 and "
-        "100 the path of levels grows with the rows too, and the slope there is steeper.",
+        "100 the path of levels grows with the rows too, and the slope there is "
+        "steeper.",
     ]
     for name, (title, text) in SCRIPTS.items():
         output = folder / f"{name}.txt"
