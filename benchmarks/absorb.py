@@ -60,10 +60,10 @@ def tables() -> list[Floats]:
 
 def empty(rows: list[Floats], clients: int) -> ServerState:
     """Return the state before any message: everybody told its extremes."""
-    state = ServerState(PARAMS, 0).within(FEATURES, True)
+    state = server.agreed(ServerState(PARAMS, 0), FEATURES, True)
     for client in range(clients):
         X = rows[client % TABLES]
-        state = state.told(client, X.min(axis=0), X.max(axis=0))
+        state = server.announced(state, client, X.min(axis=0), X.max(axis=0))
     return state
 
 

@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from afcl.kernels.crowds import around
+from afcl.runtime.crowd import CrowdRun, simulate_crowd
+from afcl.runtime.crowd_levels import Summaries, Threads
 
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Plan
-from afcl.kernels.crowds import around
 from afcl.methods.afcl import Afcl
 from afcl.runtime.coordinator import Spec
-from afcl.runtime.crowd import CrowdRun, simulate_crowd
-from afcl.runtime.crowd_levels import Summaries, Threads
 from afcl.runtime.schedule import Rounds, Schedule
 
 PARTS = ("step", "rounds", "summary", "secure")

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from afcl._typing import Ints
 from afcl.exceptions import InputError
 
 SCHEMA = 1
@@ -27,6 +28,9 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "refused": ("tick", "name", "reason"),
     "note": ("tick", "text"),
     "resumed": ("tick",),
+    # What many clients did at once, in columns; see `each`.
+    "batch": ("tick", "of", "client"),
+    # Written before there was `batch`: numbers of clients, not who they were.
     "hellos": ("tick", "clients", "rows", "array_bytes"),
     "updates": ("tick", "clients", "version", "array_bytes"),
     "send": ("tick", "client", "contact", "version", "bytes"),
@@ -94,14 +98,51 @@ class Trace:
         if self._listener is not None:
             self._listener(record)
 
+    def add_batch(self, event: str, clients: Ints, **fields: Any) -> None:
+        """Append one event for the same thing at many clients, in columns.
+
+        A field is one value for all of them, or a column. Columns stay arrays until
+        they are written: a list of a million numbers is far larger.
+        """
+        columns = {
+            name: value.copy() if isinstance(value, np.ndarray) else value
+            for name, value in fields.items()
+        }
+        self.events.append(
+            {"event": "batch", "of": event, **columns, "client": clients.copy()}
+        )
+        if self._listener is not None:
+            self._listener(self.events[-1])
+
     def of(self, *kinds: str) -> list[Event]:
-        """Return the events of these kinds, in order."""
-        return [event for event in self.events if event["event"] in kinds]
+        """Return the events of these kinds, in order; a batch gives one per client."""
+        return [event for event in each(self.events) if event["event"] in kinds]
 
     def write(self, path: Path | str) -> None:
         """Write all events to a JSONL file."""
         lines = "".join(to_line(event) + "\n" for event in self.events)
         Path(path).write_text(lines, encoding="utf-8")
+
+
+def each(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events one client at a time: a batch gives one for each of its clients.
+
+    What reads a trace reads it through this.
+    """
+    for event in events:
+        if event["event"] != "batch":
+            yield event
+            continue
+        fields = {name: _column(value) for name, value in event.items()}
+        del fields["event"]
+        kind = fields.pop("of")
+        for i in range(len(fields["client"])):
+            row = {k: v[i] if isinstance(v, list) else v for k, v in fields.items()}
+            yield {"event": kind, **row}
+
+
+def _column(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def check(events: Iterable[Event]) -> list[Event]:

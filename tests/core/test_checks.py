@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afcl.core import rebuild
+from afcl.core import rebuild, server
 from afcl.core.checks import MOST_CELLS, MOST_ROWS
 from afcl.core.client import condense, reply
 from afcl.core.messages import Cells, Hello, Level, LevelReply, Plan, Summary, Update
@@ -33,7 +33,7 @@ def cells(counts, means, scatters=None):
 
 
 def bounded(params=LOOSE, width=1):
-    return ServerState(params, 0).within(width, True)
+    return server.agreed(ServerState(params, 0), width, True)
 
 
 def heard(state, *hellos):
@@ -134,7 +134,7 @@ def test_the_agreement_says_how_many_columns_there_are():
 
 
 def test_means_lie_between_the_extremes_that_were_announced():
-    state = bounded().told(0, np.array([0.2]), np.array([0.4]))
+    state = server.announced(bounded(), 0, np.array([0.2]), np.array([0.4]))
     for mean in (0.2, 0.4):
         absorb_hello(state, Hello(5, cells([5], [mean]), client=0))
     for mean in (0.19, 0.41):
@@ -162,8 +162,7 @@ def answer(
         LevelReply(
             level_bag,
             np.array(level_owners),
-            1.0,
-            1.0,
+            np.ones(2),
             sent.revision if revision is None else revision,
         )
         for sent in state.sent[-1].candidates
@@ -263,7 +262,7 @@ def test_plans_are_kept_while_the_version_lasts(seed, monkeypatch):
     params = DefaultParams(min_cell=1, contacts=99, drift=9.0)
     rng = np.random.default_rng(seed)
     tables = [rng.random((40, 1)) for _ in range(2)]
-    state = ServerState(params, seed).within(1, True)
+    state = server.agreed(ServerState(params, seed), 1, True)
     for client, X in enumerate(tables):
         bag = condense(X, params, client_rng(seed, client, 0))
         state, _ = absorb_hello(state, Hello(40, bag, client=client))
@@ -343,9 +342,9 @@ def tables(draw):
 @given(tables(), st.sampled_from([1, 2, 5]), st.integers(0, 9))
 def test_honest_messages_are_never_refused(rows, min_cell, draw):
     params = DefaultParams(min_cell=min_cell, contacts=9)
-    state = ServerState(params, draw).within(rows[0].shape[1], True)
+    state = server.agreed(ServerState(params, draw), rows[0].shape[1], True)
     for client, X in enumerate(rows):
-        state = state.told(client, X.min(axis=0), X.max(axis=0))
+        state = server.announced(state, client, X.min(axis=0), X.max(axis=0))
         bag = condense(X, params, client_rng(draw, client, 0))
         state, _ = absorb_hello(state, Hello(X.shape[0], bag, client=client))
     older = []

@@ -223,7 +223,7 @@ def test_a_spoilt_sum_ends_the_cohort_and_its_members_keep_their_hellos(change):
 
 def test_hellos_and_sums_outside_the_box_are_refused():
     rows = tables(3)
-    state = SecureState(PARAMS, 0).within(2, True)
+    state = cohorts.agreed(SecureState(PARAMS, 0), 2, True)
     for client, X in enumerate(rows):
         state, _ = cohorts.absorb_hello(state, greeting(client, X))
     far = greeting(7, rows[0] + 5)

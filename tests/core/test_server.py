@@ -83,7 +83,7 @@ def update(state, client, bag, views=None, version=None):
     centers += [plan.seeds] * (len(views) - len(centers))  # a level too many
     revisions += [0] * (len(views) - len(revisions))
     levels = tuple(
-        LevelReply(around, owners(around, places), s, m, revision)
+        LevelReply(around, owners(around, places), np.array([s, m]), revision)
         for (around, s, m), places, revision in zip(
             views, centers, revisions, strict=False
         )

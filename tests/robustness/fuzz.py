@@ -66,7 +66,7 @@ def begin(seed: int = 0, privacy: str = "summary") -> Live:
     box = Box(np.zeros(2), np.ones(2))
     sites = [Site(table) for table in rows]
     state = method.init((), method.parameters(privacy=privacy), seed)
-    state = state.within(2, True)
+    state = method.agreed(state, 2, True)
     answers: dict[str, bytes] = {}
     requests: dict[str, bytes] = {"ranges": encode(AskRanges("run", True))}
     answers["ranges"] = sites[0].answer(requests["ranges"])
@@ -75,7 +75,7 @@ def begin(seed: int = 0, privacy: str = "summary") -> Live:
         requests["hello"] = encode(AskHello(terms))
         answers[f"hello-{client}"] = said = site.answer(requests["hello"])
         extremes = site.rows.min(axis=0), site.rows.max(axis=0)
-        state = state.told(client, *extremes)
+        state = method.announced(state, client, *extremes)
         state, _ = method.absorb(state, stamped(decode(said), client, 0, 0))
     for contact in (1, 2):
         state = method.prepare(state)

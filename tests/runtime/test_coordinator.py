@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from afcl.core.messages import Broadcast, Cells, Hello, Left, Positions, Update
-from afcl.core.protocol import Clustering, PathLevel
+from afcl.core.protocol import Clustering, Method, PathLevel
 from afcl.core.scale import Ranges
 from afcl.core.terms import AskHello, AskRanges, AskStep
 from afcl.exceptions import InputError, RejectedMessage
@@ -53,7 +53,7 @@ class Notes:
     answers: Mapping[int, int] = field(default_factory=dict)
 
 
-class Diary:
+class Diary(Method[Any, Notes]):
     """Writes down every message; each client is asked for `answers` of them.
 
     A client remembers how often it answered and says so together with a draw, its

@@ -122,8 +122,7 @@ def test_what_a_client_says(site):
     ):
         np.testing.assert_array_equal(one, other)
     views = [answer_.levels[0] for answer_ in answers]
-    assert views[0].simplified == views[1].simplified
-    assert views[0].moment == views[1].moment
+    assert np.array_equal(views[0].sums, views[1].sums)
 
 
 def encoded(cells):

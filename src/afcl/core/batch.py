@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows and cells of many clients in columns, one client after the other."""
+"""Many small clients at once: what :mod:`core.client` computes, for a batch of them.
+
+A client's work here is that of the client by itself, to the bit, and does not depend on
+whose work is done beside it. Rows lie one client after the other, so that one call of a
+compiled kernel works for a thousand clients; calls may be shared out to threads.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,13 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.cells import nothing, union
-from afcl.core.messages import Cells
+from afcl.core.cells import concatenate, empty_columns, offsets_of
+from afcl.core.client import HELLO_ITERATIONS
+from afcl.core.draws import uniforms
+from afcl.core.messages import Cells, LevelReply, Plan, Summary
+from afcl.core.params import DefaultParams
+from afcl.core.protocol import CLIENT
+from afcl.core.tasks import COUNT, UNIT, Cohort
 
 T = TypeVar("T")
 
@@ -30,8 +40,8 @@ def at_once(work: Callable[[Ints], T], index: Ints) -> list[T]:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
-    """Rows of all clients, one client after the other, in agreed units.
+class Tables:
+    """The rows of many clients, one client after the other, in agreed units.
 
     Client c owns the rows from ``offsets[c]`` up to ``offsets[c + 1]``.
     """
@@ -45,81 +55,187 @@ class Crowd:
         return np.diff(self.offsets)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Cells of several clients, one client after the other."""
-
-    cells: Cells
-    offsets: Ints
-
-    @property
-    def sizes(self) -> Ints:
-        """Number of cells of every client."""
-        return np.diff(self.offsets)
-
-    def take(self, clients: Ints) -> Batch:
-        """Return these clients' cells, in the order of `clients`."""
-        sizes = self.sizes[clients]
-        offsets = offsets_of(sizes)
-        shift = np.repeat(self.offsets[clients] - offsets[:-1], sizes)
-        index = np.arange(offsets[-1]) + shift
-        cells = self.cells
-        taken = Cells(cells.counts[index], cells.means[index], cells.scatters[index])
-        return Batch(taken, offsets)
+# ------------------------------------------------------------------ hellos
 
 
-def no_cells(clients: int, n_features: int) -> Batch:
-    """Return the batch of clients that have said nothing."""
-    return Batch(nothing(n_features), np.zeros(clients + 1, dtype=np.int64))
+def condense(
+    tables: Tables,
+    clients: Ints,
+    params: DefaultParams,
+    seed: int,
+    stands: Cells | None = None,
+) -> Cells:
+    """Return the cells of these clients' hellos; see :func:`client.condense`.
 
-
-def one_after_another(batches: Sequence[Batch]) -> Batch:
-    """Return the clients of several batches, in their order."""
-    if len(batches) == 1:
-        return batches[0]
-    sizes = np.concatenate([batch.sizes for batch in batches])
-    return Batch(union(batch.cells for batch in batches), offsets_of(sizes))
-
-
-def updated(old: Batch, new: Batch, where: Ints) -> Batch:
-    """Return every client's cells, the new ones where there are any.
-
-    `where` is a client's position in `new`, -1 if its old cells stay.
+    With `stands`, the tables' rows are the means of these cells, which stand for the
+    clients' own.
     """
-    from afcl.kernels.crowds import interleave
+    from afcl.kernels.batch_hellos import condense as kernel
 
-    fresh = where >= 0
-    if not fresh.any():
-        return old
-    if fresh.all() and np.array_equal(where, np.arange(new.sizes.shape[0])):
-        return new
-    sizes = old.sizes.copy()
-    sizes[fresh] = new.sizes[where[fresh]]
-    offsets = offsets_of(sizes)
-    out = room(int(offsets[-1]), old.cells.means.shape[1])
-    interleave(
-        where,
-        offsets[1:],
-        old.offsets,
-        *_columns(old),
-        new.offsets,
-        *_columns(new),
+    sizes = tables.sizes[clients]
+    weights, scatters = np.ones(int(sizes.max(initial=0))), np.empty(0)
+    if stands is not None:
+        weights, scatters = stands.counts.astype(np.float64), stands.scatters
+        rows = np.add.reduceat(stands.counts, tables.offsets[:-1])
+        sizes = rows[clients]
+    known, inverse = np.unique(sizes, return_inverse=True)
+    wanted = np.array([params.cells_for(n) for n in known.tolist()])[inverse]
+    drawn = uniforms(seed, (CLIENT, clients, 0), wanted)
+    places = offsets_of(wanted)
+    held = np.zeros(clients.shape[0], dtype=np.int64)
+    out = empty_columns(int(places[-1]), tables.rows.shape[1])
+    kernel(
+        tables.rows,
+        weights,
+        scatters,
+        tables.offsets,
+        clients,
+        wanted,
+        drawn,
+        HELLO_ITERATIONS,
+        params.min_cell,
+        places,
+        held,
         *out,
     )
-    return Batch(Cells(*out), offsets)
+    return _packed(places, held, out)
 
 
-def _columns(batch: Batch) -> tuple[Ints, Floats, Floats]:
-    return batch.cells.counts, batch.cells.means, batch.cells.scatters
+# ------------------------------------------------------------------ replies
 
 
-def room(n: int, n_features: int) -> tuple[Ints, Floats, Floats]:
-    """Return empty columns for n cells: counts, means, scatters."""
-    return np.empty(n, dtype=np.int64), np.empty((n, n_features)), np.empty(n)
+def reply(
+    tables: Tables,
+    clients: Ints,
+    plan: Plan,
+    params: DefaultParams,
+    spread: Spread = at_once,
+) -> Summary:
+    """Return these clients' answers to a plan, in columns; see :func:`client.reply`.
+
+    Whose a cell is (`owners`) is not told: only a server that doubts an answer asks.
+    """
+
+    def asked(centers: Floats, spreads: Floats, sizes: Floats) -> tuple[Cells, Floats]:
+        about = (np.ascontiguousarray(centers), spreads, sizes, params.min_cell)
+        parts = spread(lambda some: _around(tables, some, *about), clients)
+        cells = concatenate([cells for cells, _ in parts])
+        return cells, np.concatenate([sums for _, sums in parts])
+
+    none, nobody = np.empty(0), np.empty(0, dtype=np.int64)
+    cells, _ = asked(plan.seeds, none, none)
+    levels = []
+    for level in plan.candidates:
+        around, sums = asked(level.centers, level.spreads, level.counts)
+        levels.append(LevelReply(around, nobody, sums, level.revision))
+    return Summary(cells, nobody, tuple(levels))
 
 
-def offsets_of(sizes: Ints) -> Ints:
-    """Return where each of several runs of these sizes begins, and the end."""
-    offsets = np.zeros(sizes.shape[0] + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets
+def _around(
+    tables: Tables,
+    clients: Ints,
+    centers: Floats,
+    spreads: Floats,
+    sizes: Floats,
+    min_cell: int,
+) -> tuple[Cells, Floats]:
+    """Return clients' cells around centres, and their sums of both silhouettes."""
+    from afcl.kernels.batches import around
+
+    most = np.maximum(1, tables.sizes[clients] // min_cell)
+    places = offsets_of(np.minimum(most, centers.shape[0]))
+    n = clients.shape[0]
+    held = np.zeros(n, dtype=np.int64)
+    sums = np.empty((n, 2))
+    out = empty_columns(int(places[-1]), tables.rows.shape[1])
+    around(
+        tables.rows,
+        tables.offsets,
+        clients,
+        centers,
+        spreads,
+        sizes,
+        min_cell,
+        places,
+        held,
+        *out,
+        sums,
+    )
+    return _packed(places, held, out), sums
+
+
+def _packed(places: Ints, held: Ints, out: tuple[Ints, Floats, Floats]) -> Cells:
+    from afcl.kernels.batches import pack
+
+    n = pack(places[:-1], held, *out)
+    counts, means, scatters = out
+    return Cells(counts[:n], means[:n], scatters[:n], offsets_of(held))
+
+
+# ------------------------------------------------------------------ sums of cohorts
+
+
+def cohort_sums(
+    tables: Tables, asked: Sequence[tuple[Cohort, Ints]], spread: Spread = at_once
+) -> list[Ints]:
+    """Return the sum of these members' parts, before masking, for every cohort.
+
+    `asked` are cohorts with the members that answer; see :func:`masks.numbers_for`.
+    Cohorts that are asked the same about the same seeds are worked on together.
+    """
+    alike: dict[tuple[int, str], list[int]] = {}
+    for position, (cohort, _) in enumerate(asked):
+        alike.setdefault((id(cohort.seeds), cohort.question), []).append(position)
+    sums: list[Ints] = [np.empty(0, dtype=np.int64)] * len(asked)
+    for (_, question), positions in alike.items():
+        seeds = asked[positions[0]][0].seeds
+        work = _counts if question == COUNT else _totals
+
+        def some(index: Ints, seeds: Floats = seeds, work: _Sums = work) -> list[Ints]:
+            return work(tables, [asked[i] for i in index.tolist()], seeds)
+
+        parts = spread(some, np.array(positions))
+        answers = [values for part in parts for values in part]
+        for position, values in zip(positions, answers, strict=True):
+            sums[position] = values
+    return sums
+
+
+class _Sums(Protocol):
+    def __call__(
+        self, tables: Tables, asked: list[tuple[Cohort, Ints]], seeds: Floats
+    ) -> list[Ints]: ...
+
+
+def _members(asked: list[tuple[Cohort, Ints]]) -> tuple[Ints, Ints]:
+    """Return the members that answer, one cohort after the other, and offsets."""
+    sizes = np.array([members.shape[0] for _, members in asked])
+    return np.concatenate([members for _, members in asked]), offsets_of(sizes)
+
+
+def _counts(
+    tables: Tables, asked: list[tuple[Cohort, Ints]], seeds: Floats
+) -> list[Ints]:
+    """Return the rows nearest to each seed."""
+    from afcl.kernels.batch_sums import count
+
+    return list(count(tables.rows, tables.offsets, *_members(asked), seeds))
+
+
+def _totals(
+    tables: Tables, asked: list[tuple[Cohort, Ints]], seeds: Floats
+) -> list[Ints]:
+    """Return per group of seeds the rows, then the sums in fixed point."""
+    from afcl.kernels.batch_sums import add
+
+    places = offsets_of(np.array([cohort.n_groups for cohort, _ in asked]))
+    groups = np.stack([cohort.groups for cohort, _ in asked])
+    members = _members(asked)
+    counts, totals = add(
+        tables.rows, tables.offsets, *members, seeds, groups, places, 1.0 / UNIT
+    )
+    edges = places.tolist()
+    return [
+        np.concatenate([counts[a:b], totals[a:b].ravel()])
+        for a, b in zip(edges, edges[1:], strict=False)
+    ]

@@ -18,9 +18,13 @@ from afcl.core.cells import nothing, union
 from afcl.core.condense import condense_cells
 from afcl.core.state import Pooled, ServerState, View
 
-#: Of `max_cells`, cells that clients keep one by one and that pooled replies may have.
-#: The pool gets the rest of one half, so that there is room before the next time.
-SINGLE, REPLIES, ALL = 16, 4, 2
+#: Of `max_cells` this part is kept for clients that are remembered one by one.
+SINGLE = 16
+#: This part at the most is taken by pooled replies.
+REPLIES = 4
+#: This part is left after condensing, so that there is room before the next time: the
+#: pool of memories gets what the other two leave of it.
+ALL = 2
 
 
 def within_budget(state: ServerState) -> ServerState:
@@ -28,7 +32,8 @@ def within_budget(state: ServerState) -> ServerState:
     most = state.params.max_cells
     if state.remembered <= most:
         return state
-    sizes = {c: _size(state, c) for c in (*state.memory, *state.replies)}
+    known = (*state.memory, *state.replies)
+    sizes = {client: _size(state, client) for client in known}
     clients = _first_to_go(state, sizes, most // SINGLE)
     memories = [state.memory[c] for c in clients if c in state.memory]
     replied = [c for c in clients if c in state.replies]
@@ -84,10 +89,9 @@ def _views(state: ServerState, replied: list[ClientId], most: int) -> tuple[View
     before = state.pooled.views or (View(nothing(state.n_features)),) * len(ks)
     views = []
     for position, view in enumerate(before):
-        said = [state.replies[client][position] for client in replied]
-        cells = union([view.cells, *(reply.cells for reply in said)])
-        simplified = sum((reply.simplified for reply in said), view.simplified)
-        moment = sum((reply.moment for reply in said), view.moment)
+        replies = [state.replies[client][position] for client in replied]
+        cells = union([view.cells, *(reply.cells for reply in replies)])
+        sums = sum((reply.sums for reply in replies), view.sums)
         share = max(1, most * ks[position] // sum(ks))
-        views.append(View(condense_cells(cells, share), simplified, moment))
+        views.append(View(condense_cells(cells, share), sums))
     return tuple(views)

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells: groups of rows as (count, mean, scatter), how they are pooled and folded."""
+"""Cells: groups of rows as (count, mean, scatter), how they are pooled and folded.
+
+Cells of several clients carry offsets; what is done with many clients' at once stands
+at the end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -100,17 +105,83 @@ def join_coincident(cells: Cells, owners: Ints) -> tuple[Cells, Ints]:
     return joined, np.where(alone, owners[kept], -1)
 
 
-def nothing(n_features: int) -> Cells:
-    """Return no cells at all."""
-    empty = np.empty((0, n_features))
-    return Cells(np.empty(0, dtype=np.int64), empty, np.empty(0))
+def nothing(n_features: int, clients: int | None = None) -> Cells:
+    """Return no cells at all, or the cells of so many clients that have none."""
+    offsets = None if clients is None else np.zeros(clients + 1, dtype=np.int64)
+    return Cells(*empty_columns(0, n_features), offsets)
+
+
+def empty_columns(n: int, n_features: int) -> tuple[Ints, Floats, Floats]:
+    """Return columns for n cells, to be written: counts, means, scatters."""
+    return np.empty(n, dtype=np.int64), np.empty((n, n_features)), np.empty(n)
 
 
 def union(bags: Iterable[Cells]) -> Cells:
-    """Join cells of several clients, in the order given."""
+    """Join cells of several clients to one bag, in the order given."""
     every = list(bags)
     return Cells(
         np.concatenate([bag.counts for bag in every]),
         np.concatenate([bag.means for bag in every]),
         np.concatenate([bag.scatters for bag in every]),
     )
+
+
+# ------------------------------------------------------------------ many clients
+
+
+def offsets_of(sizes: Ints) -> Ints:
+    """Return where each of several runs of these sizes begins, and the end."""
+    offsets = np.zeros(sizes.shape[0] + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
+def places_of(offsets: Ints, some: Ints) -> tuple[Ints, Ints]:
+    """Return the places of these clients' entries, and offsets for them alone."""
+    sizes = np.diff(offsets)[some]
+    taken = offsets_of(sizes)
+    return np.arange(taken[-1]) + np.repeat(offsets[some] - taken[:-1], sizes), taken
+
+
+def concatenate(parts: Sequence[Cells]) -> Cells:
+    """Return the clients of several parts one after the other, with offsets."""
+    if len(parts) == 1 and parts[0].offsets is not None:
+        return parts[0]
+    sizes = np.concatenate([part.sizes for part in parts])
+    return replace(union(parts), offsets=offsets_of(sizes))
+
+
+def take(cells: Cells, clients: Ints) -> Cells:
+    """Return these clients' cells, in the order of `clients`."""
+    assert cells.offsets is not None
+    index, offsets = places_of(cells.offsets, clients)
+    return Cells(
+        cells.counts[index], cells.means[index], cells.scatters[index], offsets
+    )
+
+
+def exchange(old: Cells, new: Cells, where: Ints) -> Cells:
+    """Return every client's cells, the new ones where there are any.
+
+    `where` is a client's position in `new`, -1 if its old cells stay.
+    """
+    assert old.offsets is not None
+    assert new.offsets is not None
+    fresh = where >= 0
+    if not fresh.any():
+        return old
+    n_new = new.offsets.shape[0] - 1
+    if fresh.all() and np.array_equal(where, np.arange(n_new)):
+        return new
+    positions = np.where(fresh, where, 0)
+    offsets = offsets_of(np.where(fresh, new.sizes[positions], old.sizes))
+    out = empty_columns(int(offsets[-1]), old.means.shape[1])
+    stay, go = np.flatnonzero(~fresh), np.flatnonzero(fresh)
+    for source, clients, at in ((old, stay, stay), (new, go, where[go])):
+        assert source.offsets is not None
+        to, _ = places_of(offsets, clients)
+        here, _ = places_of(source.offsets, at)
+        columns = (source.counts, source.means, source.scatters)
+        for column, given in zip(out, columns, strict=True):
+            column[to] = given[here]
+    return Cells(*out, offsets)

@@ -30,7 +30,7 @@ from afcl.core.messages import (
     check_form,
     refuse_unless,
 )
-from afcl.core.state import ServerState
+from afcl.core.state import ServerState, total
 
 #: Most rows a client may register: no sum over all clients overflows.
 MOST_ROWS = 1 << 40
@@ -79,18 +79,20 @@ def check_update(state: ServerState, update: Update) -> None:
     refuse_unless(isinstance(summary.levels, tuple), "expected a tuple of levels")
     now = update.version == state.version
     _check_number(state, len(summary.levels), now)
-    client, n_rows = update.client, state.rows[update.client]
+    client, n_rows = update.client, total(state.rows[update.client])
     for level in summary.levels:
         refuse_unless(isinstance(level, LevelReply), "expected a reply per level")
         refuse_unless(
             type(level.revision) is int and level.revision >= 0,
             "a level's revision must be a whole number",
         )
-        for total in (level.simplified, level.moment):
-            refuse_unless(
-                isinstance(total, float) and abs(total) <= n_rows * (1 + SLACK),
-                "a sum of silhouettes lies outside [-n, n]",
-            )
+        refuse_unless(
+            isinstance(level.sums, np.ndarray)
+            and level.sums.dtype == np.float64
+            and level.sums.shape == (2,)
+            and bool(np.all(np.abs(level.sums) <= n_rows * (1 + SLACK))),
+            "a sum of silhouettes lies outside [-n, n]",
+        )
     said = (summary, *summary.levels)
     bags = tuple(part.cells for part in said)
     cells = _check_cells(state, bags, state.n_features, client, n_rows)

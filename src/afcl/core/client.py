@@ -29,9 +29,12 @@ View: TypeAlias = Floats | Rows | Cells
 
 #: Lloyd iterations behind the hello's cells.
 HELLO_ITERATIONS = 5
-#: Rows beyond which the hello's cells are placed on a seeded sample of this size, and
-#: how many times as many in tables of more than this many features.
-SEEDING_SAMPLE, WIDE_SAMPLE, WIDE = 4096, 8, 8
+#: Rows beyond which the hello's cells are placed on a seeded sample of this size.
+SEEDING_SAMPLE = 4096
+#: Tables with more features than this are wide: distances say less there.
+WIDE = 8
+#: How many times as large the sample is in wide tables.
+WIDE_SAMPLE = 8
 
 
 def rows_in(view: View) -> int:
@@ -84,9 +87,8 @@ def reply(X: View, plan: Plan, params: DefaultParams) -> Summary:
     cells, owners = _told(*seen[0][0], params.min_cell)
     levels = []
     for level, (around, totals) in zip(plan.candidates, seen[1:], strict=True):
-        told = _told(*around, params.min_cell)
-        simplified, moment = totals.tolist()
-        levels.append(LevelReply(*told, simplified, moment, level.revision))
+        cells_around, whose = _told(*around, params.min_cell)
+        levels.append(LevelReply(cells_around, whose, totals, level.revision))
     return Summary(cells, owners, tuple(levels))
 
 

@@ -13,19 +13,26 @@ from its sums.
 Cohorts answer one after the other (few at a time): the seeds that the first ones get
 come from the hellos, which mix clusters where clients are small, and each answer makes
 the seeds of the next ones better. See docs/decisions/0012-privacy.md.
+
+Members of a group of simulated clients answer by cohort (:class:`tasks.Parts`): the
+server is given the sum of several members' parts instead of one part after the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from immutables import Map
 
-from afcl._typing import Bools, ClientId, Floats, Ints
+from afcl._typing import ClientId, Floats, Ints
 from afcl.core import rebuild, server
+from afcl.core.cells import concatenate, nothing, take
 from afcl.core.checks import HIGH, LOW
 from afcl.core.messages import (
+    Batch,
     Broadcast,
     Cells,
     Hello,
@@ -34,8 +41,8 @@ from afcl.core.messages import (
     refuse_unless,
 )
 from afcl.core.params import DefaultParams
-from afcl.core.protocol import Clustering, Diagnostics
-from afcl.core.state import ServerState
+from afcl.core.protocol import Clustering, Diagnostics, Message
+from afcl.core.state import Column, ServerState, total
 from afcl.core.tasks import (
     COUNT,
     KEY,
@@ -45,10 +52,12 @@ from afcl.core.tasks import (
     Cohort,
     Masks,
     Part,
+    Parts,
     Scheme,
     SecureHello,
     Task,
 )
+from afcl.kernels import join_seeds
 
 __all__ = [
     "COUNT",
@@ -86,22 +95,28 @@ WAVE = 4
 class SecureState:
     """Everything the server knows.
 
+    Of a group of simulated clients `hellos` and `rows` have one entry, under its first
+    client's number: cells with offsets, a column.
+
     Attributes
     ----------
     hellos, rows, keys
-        Of every client.
+        Of every client; a group's clients have no keys.
     waiting
         Clients without a cohort, in order of arrival.
     silent, idle
         Clients that cohorts have stopped waiting for, and rounds without any part.
     open, answered
-        Cohorts at work, and the cells of those that have answered.
+        Cohorts at work, in the order in which they were asked, and the cells of those
+        that have answered, in that order.
     spoken
         Clients whose cohort has answered: their hellos are not used any more.
     opened
         Number of cohorts so far.
-    inner
-        The default preset's state on what is known: one bag per cohort.
+    inner, basis
+        The default preset's state on what is known, one bag per cohort, and what it was
+        built on: cohorts that have answered, whether the others' hellos count too, and
+        clients and rows in all.
     scheme
         How sums are made.
     n_features, bounded
@@ -111,7 +126,7 @@ class SecureState:
     params: DefaultParams
     seed: int
     hellos: Map[ClientId, Cells] = field(default_factory=Map)
-    rows: Map[ClientId, int] = field(default_factory=Map)
+    rows: Map[ClientId, Column] = field(default_factory=Map)
     keys: Map[ClientId, str] = field(default_factory=Map)
     waiting: tuple[ClientId, ...] = ()
     left: frozenset[ClientId] = frozenset()
@@ -122,52 +137,111 @@ class SecureState:
     spoken: frozenset[ClientId] = frozenset()
     opened: int = 0
     inner: ServerState | None = None
+    basis: tuple[int, bool, int, int] = (-1, False, 0, 0)
     dirty: bool = False
     version: int = 0
     scheme: Scheme = field(default_factory=Masks)
     n_features: int = -1
     bounded: bool = False
 
-    def within(self, n_features: int, bounded: bool) -> SecureState:
-        """Return the state that knows the agreement, before any message."""
-        return replace(self, n_features=n_features, bounded=bounded)
-
     def present(self) -> tuple[ClientId, ...]:
         """Return who waits for a cohort and has neither left nor fallen silent."""
         away = self.left | self.silent
+        if not away:
+            return self.waiting
         return tuple(client for client in self.waiting if client not in away)
+
+    @property
+    def group(self) -> ClientId | None:
+        """The first client of a group, if this is a group's server."""
+        first = next(iter(self.rows), None)
+        return None if first is None or first in self.keys else first
+
+    def rows_of(self, members: tuple[ClientId, ...]) -> int:
+        """Return how many rows these clients hold."""
+        if self.group is None:
+            return sum(total(self.rows[client]) for client in members)
+        column = self.rows[self.group]
+        assert not isinstance(column, int)
+        return int(column[np.array(members) - self.group].sum())
+
+    def total_rows(self) -> int:
+        """Return the rows of all clients."""
+        return sum(total(rows) for rows in self.rows.values())
+
+    def hellos_of_others(self) -> tuple[Cells, Ints]:
+        """Return the cells and rows of clients whose cohort has not answered."""
+        if self.group is None:
+            over = [c for c in sorted(self.hellos) if c not in self.spoken]
+            rows = [total(self.rows[client]) for client in over]
+            cells = [self.hellos[client] for client in over]
+            none = nothing(self.n_features, 0)
+            return concatenate([none, *cells]), np.array(rows, dtype=np.int64)
+        column = self.rows[self.group]
+        assert not isinstance(column, int)
+        silent = np.ones(column.shape[0], dtype=np.bool_)
+        silent[np.fromiter(self.spoken, np.int64) - self.group] = False
+        others = np.flatnonzero(silent)
+        return take(self.hellos[self.group], others), column[others]
+
+
+def agreed(state: SecureState, n_features: int, bounded: bool) -> SecureState:
+    """Return the state that knows the agreement, before any message."""
+    return replace(state, n_features=n_features, bounded=bounded)
 
 
 # ------------------------------------------------------------------ absorbing
 
 
+def announced(
+    state: SecureState, client: ClientId, low: Floats, high: Floats
+) -> SecureState:
+    """Return the state as it is: cohorts' sums cannot be held to one's extremes."""
+    return state
+
+
+def absorb(
+    state: SecureState, message: Message | Batch
+) -> tuple[SecureState, Diagnostics]:
+    """Check and store one message, or a batch."""
+    if isinstance(message, Hello):
+        return absorb_hello(state, message)
+    if isinstance(message, Update):
+        return absorb_update(state, message)
+    if isinstance(message, Batch):
+        return absorb_batch(state, message)
+    return absorb_left(state, message)
+
+
 def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnostics]:
     """Remember a new client; who has a cohort already only comes back."""
-    said = hello.payload
-    refuse_unless(isinstance(said, SecureHello), "a hello must carry cells and a key")
+    greeting = hello.payload
     refuse_unless(
-        len(said.key) == 64 and all(c in "0123456789abcdef" for c in said.key),
+        isinstance(greeting, SecureHello), "a hello must carry cells and a key"
+    )
+    refuse_unless(
+        len(greeting.key) == 64 and all(c in "0123456789abcdef" for c in greeting.key),
         "a key must be 32 bytes in hexadecimal",
     )
     known = ServerState(state.params, state.seed)
-    known = known.within(state.n_features, state.bounded)
-    heard, found = server.absorb_hello(known, replace(hello, payload=said.cells))
+    known = server.agreed(known, state.n_features, state.bounded)
+    known, found = server.absorb_hello(known, replace(hello, payload=greeting.cells))
     client = hello.client
     back = replace(state, left=state.left - {client}, silent=state.silent - {client})
     if client in state.hellos:
         refuse_unless(
-            state.keys[client] == said.key and state.rows[client] == hello.n_rows,
+            state.keys[client] == greeting.key and state.rows[client] == hello.n_rows,
             f"client {client} came back as somebody else",
         )
         return back, {**found, "repeated": True}
     return (
         replace(
             back,
-            hellos=state.hellos.set(client, said.cells),
+            hellos=state.hellos.set(client, greeting.cells),
             rows=state.rows.set(client, hello.n_rows),
-            keys=state.keys.set(client, said.key),
+            keys=state.keys.set(client, greeting.key),
             waiting=(*state.waiting, client),
-            n_features=heard.n_features,
+            n_features=known.n_features,
             dirty=True,
         ),
         found,
@@ -189,70 +263,137 @@ def absorb_update(
         part.phase == cohort.phase, f"cohort {part.cohort} is asked for something else"
     )
     refuse_unless(
-        client in cohort.owing or client in cohort.parts,
+        client in cohort.owing or client in cohort.answered,
         f"client {client} is not asked for {part.phase}",
     )
     state.scheme.check(part.phase, part.values, cohort.width, cohort.key)
-    cohort = replace(cohort, parts={**cohort.parts, client: part.values})
-    state = replace(
-        state,
-        open={**state.open, part.cohort: cohort},
-        left=state.left - {client},
-        idle=0,
-    )
+    state = replace(state, left=state.left - {client})
     found = {"accepted": True, "cohort": part.cohort, "phase": part.phase}
-    if not cohort.owing:
-        state = _complete(state, part.cohort, cohort)
-    return state, found
+    return _kept(state, [Parts(part.cohort, (client,), part.values)]), found
 
 
-def _complete(state: SecureState, number: int, cohort: Cohort) -> SecureState:
-    """Go on when everybody who was asked has answered."""
-    parts = list(cohort.parts.values())
-    if cohort.phase == KEY:
-        return _going_on(state, number, replace(cohort, key=parts[0], parts={}))
-    if cohort.total is not None:
-        return _read(state, number, cohort, parts[0])
-    total = state.scheme.add(parts, cohort.key)
-    if cohort.keyed and total is not None:
-        return _going_on(state, number, replace(cohort, total=total, parts={}))
-    return _read(state, number, cohort, total)
+def absorb_batch(state: SecureState, batch: Batch) -> tuple[SecureState, Diagnostics]:
+    """Absorb all hellos of a group, or what its members answer, by cohort.
 
-
-def _going_on(state: SecureState, number: int, cohort: Cohort) -> SecureState:
-    """Ask a cohort for the next thing; nothing new is known that seeds depend on."""
-    return replace(
-        state, open={**state.open, number: cohort}, version=state.version + 1
-    )
-
-
-def _read(
-    state: SecureState, number: int, cohort: Cohort, numbers: Ints | None
-) -> SecureState:
-    """Read a complete sum; one that cannot be true ends the cohort.
-
-    Who spoilt it cannot be told: its members stay with their hellos.
+    `payload` are cells, or :class:`tasks.Parts` in the order in which the last of their
+    members speaks. The diagnostics are columns.
     """
-    rows = sum(state.rows[client] for client in cohort.members)
-    others = {key: each for key, each in state.open.items() if key != number}
-    if numbers is None or (cohort.counts is None and not _is_count(numbers, rows)):
-        return replace(state, open=others, dirty=True)
-    if cohort.counts is None:
+    if batch.rows is None:
+        return _kept(state, batch.payload), _asked_of(state, batch.payload)
+    absorbed = replace(
+        state,
+        hellos=state.hellos.set(batch.first, batch.payload),
+        rows=state.rows.set(batch.first, batch.rows),
+        waiting=tuple(batch.clients.tolist()),
+        n_features=batch.payload.means.shape[1],
+        dirty=True,
+    )
+    sizes = batch.payload.sizes
+    return absorbed, {"accepted": True, "repeated": False, "cells": sizes}
+
+
+def _asked_of(state: SecureState, given: Sequence[Parts]) -> Diagnostics:
+    """Return whose parts these are, in the members' order: cohorts and phases."""
+    members = [client for parts in given for client in parts.members]
+    order = sorted(range(len(members)), key=members.__getitem__)
+    cohorts = [parts.cohort for parts in given for _ in parts.members]
+    phases = {parts.cohort: state.open[parts.cohort].phase for parts in given}
+    asked = [cohorts[i] for i in order]
+    return {
+        "accepted": True,
+        "cohort": np.array(asked, dtype=np.int64),
+        "phase": [phases[cohort] for cohort in asked],
+    }
+
+
+def _kept(state: SecureState, given: Sequence[Parts]) -> SecureState:
+    """Keep parts; cohorts in which nobody owes one go on, in the order given."""
+    work = _Work(state)
+    for parts in given:
+        cohort = work.open[parts.cohort].having(parts.members, parts.values)
+        work.open[parts.cohort] = cohort
+        if not cohort.owing:
+            work.complete(parts.cohort, cohort)
+    return work.state(idle=0 if given else state.idle)
+
+
+class _Work:
+    """Cohorts while parts are absorbed: one copy of each table, however many come."""
+
+    def __init__(self, state: SecureState) -> None:
+        self.open = dict(state.open)
+        self._before = state
+        self._answered = dict(state.answered)
+        self._spoken: list[ClientId] = []
+        self._freed: list[ClientId] = []
+        self._version = state.version
+        self._dirty = state.dirty
+
+    def state(self, **changes: Any) -> SecureState:
+        """Return the state after it all."""
+        before = self._before
+        return replace(
+            before,
+            open=self.open,
+            answered=self._answered,
+            spoken=before.spoken.union(self._spoken),
+            waiting=(*self._freed, *before.waiting),
+            version=self._version,
+            dirty=self._dirty,
+            **changes,
+        )
+
+    def complete(self, number: int, cohort: Cohort) -> None:
+        """Go on when everybody who was asked has answered."""
+        parts = list(cohort.parts.values())
+        if cohort.phase == KEY:
+            self._go_on(number, cohort.asked_next(key=parts[0]))
+            return
+        if cohort.total is not None:
+            self._read(number, cohort, parts[0])
+            return
+        summed = self._before.scheme.add(parts, cohort.key)
+        if cohort.keyed and summed is not None:
+            self._go_on(number, cohort.asked_next(total=summed))
+        else:
+            self._read(number, cohort, summed)
+
+    def _go_on(self, number: int, cohort: Cohort) -> None:
+        """Ask a cohort for the next thing; nothing new is known for the seeds."""
+        self.open[number] = cohort
+        self._version += 1
+
+    def _read(self, number: int, cohort: Cohort, numbers: Ints | None) -> None:
+        """Read a complete sum; one that cannot be true ends the cohort.
+
+        Who spoilt it cannot be told: its members stay with their hellos.
+        """
+        state = self._before
+        self._dirty = True
+        del self.open[number]
+        if cohort.counts is not None:
+            self._remember(number, cohort, numbers)
+            return
+        if numbers is None or not _is_count(numbers, state.rows_of(cohort.members)):
+            return
         if not state.left.isdisjoint(cohort.members):
-            return _dissolved(state, [number])
+            self._freed = [*cohort.members, *self._freed]
+            return
         groups = join_seeds(numbers, cohort.seeds, state.params.min_cell)
         counted = np.bincount(groups, weights=numbers).astype(np.int64)
-        asked = replace(cohort, groups=groups, counts=counted, parts={}, total=None)
-        return replace(state, open={**others, number: asked}, dirty=True)
-    cells = cells_from(numbers, cohort.counts, cohort.seeds.shape[1])
-    state = replace(state, open=others, dirty=True)
-    if cells is None or (state.bounded and not _in_box(cells)):
-        return state
-    return replace(
-        state,
-        answered={**state.answered, number: cells},
-        spoken=state.spoken | set(cohort.members),
-    )
+        # At the end: cohorts stand in the order in which they were asked.
+        self.open[number] = cohort.asked_next(groups=groups, counts=counted, total=None)
+
+    def _remember(self, number: int, cohort: Cohort, numbers: Ints | None) -> None:
+        """Keep the cells of a cohort that has answered all, if they can be."""
+        assert cohort.counts is not None
+        if numbers is None:
+            return
+        cells = cells_from(numbers, cohort.counts, cohort.seeds.shape[1])
+        if cells is None or (self._before.bounded and not _in_box(cells)):
+            return
+        self._answered[number] = cells
+        self._spoken.extend(cohort.members)
 
 
 def _in_box(cells: Cells) -> bool:
@@ -306,36 +447,6 @@ def _dissolved(state: SecureState, numbers: list[int]) -> SecureState:
 # ------------------------------------------------------------------ groups, cells
 
 
-def join_seeds(counts: Ints, seeds: Floats, smallest: int) -> Ints:
-    """Return every seed's group, so that each group holds at least `smallest` rows.
-
-    The smallest group joins the nearest one (by the mean of its seeds, weighted with
-    their rows; lowest index on ties); seeds without rows join the nearest at the end.
-    """
-    group = np.arange(counts.shape[0])
-    mass = counts.astype(np.float64)
-    place = seeds.copy()
-    alive = mass > 0
-    while alive.sum() > 1:
-        size = np.where(alive, mass, np.inf)
-        i = int(size.argmin())
-        if mass[i] >= smallest:
-            break
-        j = _nearest(place, place[i], alive & (np.arange(mass.shape[0]) != i))
-        place[j] = (mass[i] * place[i] + mass[j] * place[j]) / (mass[i] + mass[j])
-        mass[j] += mass[i]
-        alive[i] = False
-        group[group == i] = j
-    for empty in np.flatnonzero(counts == 0):
-        group[empty] = group[_nearest(seeds, seeds[empty], counts > 0)]
-    return np.unique(group, return_inverse=True)[1].astype(np.int64)
-
-
-def _nearest(points: Floats, point: Floats, among: Bools) -> int:
-    gaps = ((points - point) ** 2).sum(axis=1)
-    return int(np.where(among, gaps, np.inf).argmin())
-
-
 def cells_from(numbers: Ints, counts: Ints, n_features: int) -> Cells | None:
     """Return a cohort's cells from its summed fixed-point numbers, None if impossible.
 
@@ -358,57 +469,65 @@ def cells_from(numbers: Ints, counts: Ints, n_features: int) -> Cells | None:
 
 
 def prepare(state: SecureState) -> SecureState:
-    """Rebuild on what the cohorts have said, then let the next ones begin."""
+    """Rebuild on what the cohorts have said, then let the next ones begin.
+
+    What was built stays where nothing was learnt: when a cohort has only been counted.
+    """
     if not state.hellos or not state.dirty:
         return state
-    state = _open_next(replace(state, inner=_rebuilt(state)))
-    return replace(state, dirty=False, version=state.version + 1)
+    over = not state.open and len(state.present()) < state.params.cohort
+    heard = (len(state.hellos), state.total_rows())
+    basis = (len(state.answered), over, *heard)
+    if basis != state.basis:
+        state = replace(state, inner=_rebuilt(state, over), basis=basis)
+    return replace(_open_next(state), dirty=False, version=state.version + 1)
 
 
 def _open_next(state: SecureState) -> SecureState:
     """Form cohorts from who waits, in order of arrival, few at a time."""
-    size = state.params.cohort
+    size, waiting = state.params.cohort, state.present()
     assert state.inner is not None
     assert state.inner.seeds is not None
-    while len(state.open) < max(1, len(state.answered) // WAVE):
-        waiting = state.present()
-        if len(waiting) < size:
-            break
-        members = waiting if len(waiting) < 2 * size else waiting[:size]
-        seeds = state.inner.seeds
-        groups = np.arange(seeds.shape[0])
-        cohort = Cohort(members, seeds, groups, keyed=state.scheme.keyed)
-        state = replace(
-            state,
-            open={**state.open, state.opened: cohort},
-            opened=state.opened + 1,
-            waiting=tuple(c for c in state.waiting if c not in members),
-        )
-    return state
+    seeds = state.inner.seeds
+    groups = np.arange(seeds.shape[0])
+    room = max(1, len(state.answered) // WAVE) - len(state.open)
+    begun: dict[int, Cohort] = {}
+    at = 0
+    while len(begun) < room and len(waiting) - at >= size:
+        # Who would be left over, too few for a cohort, joins the last one.
+        end = at + size if len(waiting) - at >= 2 * size else len(waiting)
+        cohort = Cohort(waiting[at:end], seeds, groups, keyed=state.scheme.keyed)
+        begun[state.opened + len(begun)] = cohort
+        at = end
+    taken = frozenset(waiting[:at])
+    return replace(
+        state,
+        open={**state.open, **begun},
+        opened=state.opened + len(begun),
+        waiting=tuple(client for client in state.waiting if client not in taken),
+    )
 
 
-def _rebuilt(state: SecureState) -> ServerState:
+def _rebuilt(state: SecureState, over: bool) -> ServerState:
     """Return the default preset's state on the cohorts' cells.
 
     Clients whose cohort has not answered count by their hellos: all of them before the
     first answer, and in the end those that are left over. In between they are left
     out, because the cells of small clients mix clusters.
     """
-    pending = [c for cohort in state.open.values() for c in cohort.members]
-    more = len(state.present()) >= state.params.cohort
-    said = [(cells, int(cells.counts.sum())) for cells in state.answered.values()]
-    if not said:
-        said = [(state.hellos[c], state.rows[c]) for c in sorted(state.hellos)]
-    elif not pending and not more:
-        over = [c for c in sorted(state.hellos) if c not in state.spoken]
-        said += [(state.hellos[c], state.rows[c]) for c in over]
-    total = sum(state.rows.values())
-    seeds = state.params.n_seeds or min(256, FINER * state.params.seeds_for(total))
+    bags = list(state.answered.values())
+    cells = concatenate([nothing(state.n_features, 0), *bags])
+    rows = np.array([bag.counts.sum() for bag in bags], dtype=np.int64)
+    if over or not bags:
+        others, their_rows = state.hellos_of_others()
+        cells = concatenate([cells, others])
+        rows = np.concatenate([rows, their_rows])
+    seeds = state.params.n_seeds or min(
+        256, FINER * state.params.seeds_for(state.total_rows())
+    )
     params = replace(state.params, n_seeds=seeds, min_cell=1)
-    inner = ServerState(params, state.seed)
-    for number, (cells, rows) in enumerate(said):
-        hello = Hello(rows, cells, client=number)
-        inner, _ = server.absorb_hello(inner, hello)
+    everybody = Batch(np.arange(rows.shape[0]), cells, rows)
+    inner, _ = server.absorb_batch(ServerState(params, state.seed), everybody)
     return rebuild.prepare(inner)
 
 
@@ -416,7 +535,12 @@ def _rebuilt(state: SecureState) -> ServerState:
 
 
 def broadcast(state: SecureState) -> Broadcast:
-    """Return every member's task; only who still owes a part is wanted."""
+    """Return every member's task; only who still owes a part is wanted.
+
+    A group is given the cohorts at work, and sees itself whom it asks what.
+    """
+    if state.group is not None:
+        return Broadcast(state.version, None, frozenset(), group=state.open)
     tasks = {
         client: _task(state, number, cohort, cohort.members.index(client))
         for number, cohort in state.open.items()

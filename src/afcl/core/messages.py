@@ -42,14 +42,26 @@ class Cells:
 
     Reveals, per cell, how many rows it holds, where their mean lies and how widely
     they spread; no single row unless a cell holds only one, which `min_cell` forbids.
+
+    The cells of several clients lie one client after the other: client i's are those
+    from ``offsets[i]`` up to ``offsets[i + 1]``. None: they are one client's, which is
+    all that ever crosses a wire.
     """
 
     counts: Ints
     means: Floats
     scatters: Floats
+    offsets: Ints | None = None
 
     def __len__(self) -> int:
         return int(self.counts.shape[0])
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of cells of every client."""
+        if self.offsets is None:
+            return np.array([len(self)])
+        return np.diff(self.offsets)
 
 
 @payload
@@ -83,15 +95,14 @@ class Plan:
 class LevelReply:
     """A client's view of one candidate level.
 
-    Reveals its cells of at least `min_cell` rows around the level's centres, and two
-    sums of silhouettes over all its rows. `owners` says whose a cell is: the number of
-    its centre, -1 if rows of other centres were folded into it.
+    Reveals its cells of at least `min_cell` rows around the level's centres, and
+    `sums`, those of its rows' simplified and moment silhouettes. `owners` says whose a
+    cell is: the number of its centre, -1 if rows of other centres were folded into it.
     """
 
     cells: Cells
     owners: Ints
-    simplified: float
-    moment: float
+    sums: Floats
     revision: int
 
 
@@ -173,6 +184,34 @@ class Left:
     client: ClientId
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What several clients of a group say at once: their hellos, or their updates.
+
+    Only a simulation's own group of sites speaks so; a batch is no payload and cannot
+    cross a wire. What a server does with one message it does with a batch of one, so
+    this is the same message in columns: the payload's :class:`Cells` have offsets, its
+    numbers are columns. Nothing in it is checked, because nobody else made it.
+
+    Attributes
+    ----------
+    clients
+        Who speaks, in increasing order.
+    rows
+        Rows of each, if these are hellos.
+    version
+        Of the broadcast that updates answer.
+    first
+        The first client of the group, by which the server knows the group.
+    """
+
+    clients: Ints
+    payload: Any
+    rows: Ints | None = None
+    version: int = UNSTAMPED
+    first: ClientId = 0
+
+
 @payload
 @dataclass(frozen=True, slots=True)
 class Addressed:
@@ -188,13 +227,16 @@ class Broadcast:
 
     `wanted` names the clients whose answer would still help (None: anybody's); it
     tells the coordinator whom to ask and is not sent. `personal` holds what is meant
-    for one client only; who is named there gets an :class:`Addressed` payload.
+    for one client only; who is named there gets an :class:`Addressed` payload. Of the
+    clients of a group (see :class:`Batch`) `group` holds what they are asked, in
+    columns.
     """
 
     version: int
     payload: Any
     wanted: frozenset[ClientId] | None = None
     personal: Mapping[ClientId, Any] | None = None
+    group: Any = None
 
     def addressed_to(self, client: ClientId) -> Any:
         """Return what this client is sent."""
@@ -236,6 +278,7 @@ def check_form(cells: Any, n_features: int, n_rows: int, low: int = 1) -> None:
     """Refuse cells of the wrong types, shapes or counts."""
     refuse_unless(isinstance(cells, Cells), "expected cells (counts, means, scatters)")
     counts, means, scatters = cells.counts, cells.means, cells.scatters
+    refuse_unless(cells.offsets is None, "a client sends the cells of one client")
     refuse_unless(
         all(isinstance(part, np.ndarray) for part in (counts, means, scatters)),
         "cells must be arrays",

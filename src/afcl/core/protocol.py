@@ -84,15 +84,49 @@ class Clustering:
         return int(self.sizes.shape[0])
 
 
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a method's privacy level asks of the agreement on scales.
+
+    Attributes
+    ----------
+    group
+        Extremes are told of the means of groups of so many rows (1: of rows).
+    bounds
+        Whether extremes may not be told at all: the bounds must be public.
+    box
+        Whether rows must be brought to a common scale.
+    clients
+        Fewest clients a run can do with.
+    """
+
+    group: int = 1
+    bounds: bool = False
+    box: bool = False
+    clients: int = 1
+
+
 class Method(Protocol[ParamsT, StateT]):
     """A federated clustering method.
 
-    `hello` and `client_step` run at a client and see its rows; everything else runs at
-    the server and sees messages only.
+    `hello`, `client_step` and `label` run at a client and see its rows; everything else
+    runs at the server and sees messages only. A method is a subclass: what has a
+    default here need not be written.
+
+    Attributes
+    ----------
+    name
+        What the method is called by.
+    needs_k
+        Whether it must be told the number of clusters.
+    in_parts
+        Whether clients are given :class:`~afcl.core.rows.Rows`, to be read part by
+        part, instead of a table, and label them so.
     """
 
     name: str
     needs_k: bool
+    in_parts: bool = False
 
     def parameters(self, **options: Any) -> ParamsT:
         """Validate keyword options and return frozen parameters."""
@@ -100,7 +134,24 @@ class Method(Protocol[ParamsT, StateT]):
 
     def settle(self, params: ParamsT, n_rows: int) -> ParamsT:
         """Fix what depends on the number of rows, once that is agreed."""
-        ...
+        return params
+
+    def demands(self, params: ParamsT) -> Demands:
+        """Return what the privacy level asks of the agreement."""
+        return Demands()
+
+    def view(self, X: Any, params: ParamsT, rng: np.random.Generator) -> Any:
+        """Return what a client works on instead of its rows, formed once and for all.
+
+        X is the table, or (for a method that works `in_parts`) the rows to be read.
+        `rng` draws from the client's own secret, never from the run's seed. What is
+        returned takes the place of X in `hello` and `client_step`.
+        """
+        return X
+
+    def spends(self, params: ParamsT, contact: int) -> float:
+        """Return what this contact costs a row's privacy (mu of Gaussian DP)."""
+        return 0.0
 
     def hello(self, X: Floats, params: ParamsT, rng: np.random.Generator) -> Hello:
         """Return a client's first message."""
@@ -110,17 +161,27 @@ class Method(Protocol[ParamsT, StateT]):
         """Return the server's state after these hellos, in order."""
         ...
 
+    def agreed(self, state: StateT, n_features: int, bounded: bool) -> StateT:
+        """Note the agreement before any message: columns, whether there is a box."""
+        return state
+
+    def announced(
+        self, state: StateT, client: ClientId, low: Floats, high: Floats
+    ) -> StateT:
+        """Note the extremes (in agreed units) that a client told before its hello."""
+        return state
+
     def absorb(self, state: StateT, message: Message) -> tuple[StateT, Diagnostics]:
         """Check and store one message; cheap. Raises RejectedMessage if it is bad."""
         ...
 
     def end_round(self, state: StateT) -> StateT:
         """Act, for methods that think in rounds."""
-        ...
+        return state
 
     def prepare(self, state: StateT) -> StateT:
         """Do the heavy work that was put off; nothing new absorbed, nothing done."""
-        ...
+        return state
 
     def broadcast(self, state: StateT) -> Broadcast:
         """Return what a participating client gets now."""
@@ -157,54 +218,6 @@ class Method(Protocol[ParamsT, StateT]):
 
 
 AnyMethod: TypeAlias = Method[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Demands:
-    """What a method's privacy level asks of the agreement on scales.
-
-    Attributes
-    ----------
-    group
-        Extremes are told of the means of groups of so many rows (1: of rows).
-    bounds
-        Whether extremes may not be told at all: the bounds must be public.
-    box
-        Whether rows must be brought to a common scale.
-    clients
-        Fewest clients a run can do with.
-    """
-
-    group: int = 1
-    bounds: bool = False
-    box: bool = False
-    clients: int = 1
-
-
-class Private(Protocol):
-    """What a method adds to :class:`Method` if it knows privacy levels."""
-
-    def demands(self, params: Any) -> Demands:
-        """Return what the level asks of the agreement."""
-        ...
-
-    def view(self, X: Any, params: Any, rng: np.random.Generator) -> Any:
-        """Return what a client works on instead of its rows, formed once and for all.
-
-        X is the table, or (for a method that works `in_parts`) the rows to be read.
-        `rng` draws from the client's own secret, never from the run's seed. What is
-        returned takes the place of X in `hello` and `client_step`.
-        """
-        ...
-
-    def spends(self, params: Any, contact: int) -> float:
-        """Return what this contact costs a row's privacy (mu of Gaussian DP)."""
-        ...
-
-
-def privacy_of(method: AnyMethod) -> Private | None:
-    """Return the method as one that knows privacy levels, if it does."""
-    return method if hasattr(method, "demands") else None  # type: ignore[return-value]
 
 
 #: Who draws: the server for seeding, the clients, the simulated schedule, and what

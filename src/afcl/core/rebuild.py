@@ -29,9 +29,10 @@ from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import Candidate, ServerState
 from afcl.kernels import assign, lloyd
 
-#: So many cells are worked on as they are, or more if cells times centres are few; what
-#: is beyond both is condensed to so many cells first.
-BULK, WORK = 1 << 14, 1 << 21
+#: Cells times centres up to which a bag is worked on as it is.
+WORK = 1 << 21
+#: A larger bag is condensed to this many cells first.
+BULK = 1 << 14
 #: Restarts of the weighted k-means that places the seeds.
 RESTARTS = 3
 #: Lloyd iterations after a reply changed the memory.
@@ -190,7 +191,7 @@ def _federated_scores(
     state: ServerState, position: int, level: Built, silent: Cells
 ) -> Scores:
     """R7: replied sums where there are any, the server's own view elsewhere."""
-    simplified, moment = state.replied_sums(position)
+    simplified, moment = state.replied_sums(position).tolist()
     if len(silent):
         cell_simplified, cell_moment = summary_silhouettes(silent, level)
         simplified += float((silent.counts * cell_simplified).sum())

@@ -2,6 +2,8 @@
 """The server of the default preset: what it absorbs (R1, R2, R4) and answers (R7).
 
 `absorb_*` only check and store; everything heavy waits for :func:`rebuild.prepare`.
+A batch (the messages of many simulated clients at once) is absorbed by the same rules,
+in columns.
 """
 
 from __future__ import annotations
@@ -11,18 +13,55 @@ from hashlib import blake2b
 
 import numpy as np
 
+from afcl._typing import ClientId, Floats, Ints
+from afcl.core import rebuild
 from afcl.core.budget import within_budget
+from afcl.core.cells import exchange, nothing
 from afcl.core.checks import check_hello, check_update
 from afcl.core.indices import choose, goodness
-from afcl.core.messages import Broadcast, Cells, Hello, Left, Update, refuse_unless
+from afcl.core.messages import (
+    Batch,
+    Broadcast,
+    Cells,
+    Hello,
+    Left,
+    LevelReply,
+    Update,
+    refuse_unless,
+)
 from afcl.core.path import Built
-from afcl.core.protocol import Clustering, Diagnostics, PathLevel
+from afcl.core.protocol import Clustering, Diagnostics, Message, PathLevel
 from afcl.core.state import ServerState
 
 #: Bytes by which a hello is known again.
 DIGEST = 16
 
 # ------------------------------------------------------------------ absorbing
+
+
+def agreed(state: ServerState, n_features: int, bounded: bool) -> ServerState:
+    """Return the state that knows the agreement, before any message."""
+    return replace(state, n_features=n_features, bounded=bounded)
+
+
+def announced(
+    state: ServerState, client: ClientId, low: Floats, high: Floats
+) -> ServerState:
+    """Return the state that knows a client's extremes, in agreed units."""
+    return replace(state, extremes=state.extremes.set(client, (low, high)))
+
+
+def absorb(
+    state: ServerState, message: Message | Batch
+) -> tuple[ServerState, Diagnostics]:
+    """Check and store one message, or a batch."""
+    if isinstance(message, Hello):
+        return absorb_hello(state, message)
+    if isinstance(message, Update):
+        return absorb_update(state, message)
+    if isinstance(message, Batch):
+        return absorb_batch(state, message)
+    return absorb_left(state, message)
 
 
 def absorb_hello(state: ServerState, hello: Hello) -> tuple[ServerState, Diagnostics]:
@@ -74,13 +113,13 @@ def absorb_update(
     check_update(state, update)
     client, summary = update.client, update.payload
     current = update.version == state.version and not state.dirty
-    memory, replies, answers = state.memory, state.replies, state.answers
-    held = state.held
-    old = memory.get(client)
+    old = state.memory.get(client)
     finer = old is not None and len(summary.cells) >= len(old)
+    memory, held = state.memory, state.held
     if old is not None and finer:
         memory = memory.set(client, summary.cells)
         held += len(summary.cells) - len(old)
+    answers, replies = state.answers, state.replies
     if current:
         answers = answers.set(client, answers.get(client, 0) + 1)
     if current and client not in state.pooled.replied:
@@ -111,13 +150,110 @@ def absorb_left(state: ServerState, left: Left) -> tuple[ServerState, Diagnostic
     return replace(state, left=state.left | {left.client}), {"accepted": True}
 
 
+# ------------------------------------------------------------------ absorbing many
+
+
+def absorb_batch(state: ServerState, batch: Batch) -> tuple[ServerState, Diagnostics]:
+    """Absorb what many clients of a group say, as if each had spoken in its turn.
+
+    The diagnostics are columns. A group is not subject to `max_cells`.
+    """
+    if batch.rows is not None:
+        return _absorb_hellos(state, batch, batch.rows)
+    return _absorb_updates(state, batch)
+
+
+def _absorb_hellos(
+    state: ServerState, batch: Batch, rows: Ints
+) -> tuple[ServerState, Diagnostics]:
+    """R1 for all clients of a group, which say hello together."""
+    cells: Cells = batch.payload
+    absorbed = replace(
+        state,
+        n_features=cells.means.shape[1],
+        memory=state.memory.set(batch.first, cells),
+        rows=state.rows.set(batch.first, rows),
+        contacts=state.contacts.set(batch.first, np.ones_like(rows)),
+        need_seed=True,
+        dirty=True,
+    )
+    return absorbed, {"accepted": True, "repeated": False, "cells": cells.sizes}
+
+
+def _absorb_updates(
+    state: ServerState, batch: Batch
+) -> tuple[ServerState, Diagnostics]:
+    """R4, the cheap part, for answers to the newest version."""
+    group, summary = batch.first, batch.payload
+    old, places = state.memory[group], batch.clients - batch.first
+    finer = summary.cells.sizes >= old.sizes[places]
+    where = np.full(old.sizes.shape[0], -1, dtype=np.int64)
+    where[places[finer]] = np.flatnonzero(finer)
+    spoke = np.zeros_like(where)
+    spoke[places] = 1
+    absorbed = replace(
+        state,
+        memory=state.memory.set(group, exchange(old, summary.cells, where)),
+        replies=state.replies.set(group, _renewed(state, batch)),
+        answers=state.answers.set(group, state.answers.get(group, 0) + spoke),
+        contacts=state.contacts.set(group, state.contacts[group] + spoke),
+        moved=state.moved or bool(finer.any()),
+        stale=True,
+    )
+    return absorbed, {
+        "accepted": True,
+        "finer": finer,
+        "current": True,
+        "cells": summary.cells.sizes,
+    }
+
+
+def _renewed(state: ServerState, batch: Batch) -> tuple[LevelReply, ...]:
+    """Return a group's replies about every candidate, the newest of each client."""
+    levels: tuple[LevelReply, ...] = batch.payload.levels
+    n = state.memory[batch.first].sizes.shape[0]
+    known = state.replies.get(batch.first)
+    if known is None:
+        none = nothing(state.n_features, n)
+        known = tuple(
+            LevelReply(none, none.counts, np.zeros((n, 2)), level.revision)
+            for level in levels
+        )
+    places = batch.clients - batch.first
+    where = np.full(n, -1, dtype=np.int64)
+    where[places] = np.arange(places.shape[0])
+    renewed = []
+    for old, new in zip(known, levels, strict=True):
+        sums = old.sums.copy()
+        sums[places] = new.sums
+        cells = exchange(old.cells, new.cells, where)
+        renewed.append(LevelReply(cells, new.owners, sums, new.revision))
+    return tuple(renewed)
+
+
 # ------------------------------------------------------------------ answering
+
+
+def end_round(state: ServerState) -> ServerState:
+    """Return the state as it is: rounds mean nothing to this server."""
+    return state
+
+
+def prepare(state: ServerState) -> ServerState:
+    """Do the heavy work that was put off."""
+    return rebuild.prepare(state)
 
 
 def broadcast(state: ServerState) -> Broadcast:
     """Return seeds and candidates, for the clients whose answer would still help."""
-    wanted = (c for c in state.active() if not state.satisfied(c))
-    return Broadcast(state.version, state.sent[-1], frozenset(wanted))
+    wanted, group = set(), None
+    for client in state.active():
+        asked = state.wanted(client)
+        if not isinstance(asked, bool):
+            group = client + np.flatnonzero(asked)
+        elif asked:
+            wanted.add(client)
+    return Broadcast(state.version, state.sent[-1], frozenset(wanted), group=group)
 
 
 def done(state: ServerState) -> bool:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
+import numpy as np
 from immutables import Map
 
-from afcl._typing import ClientId, Floats
-from afcl.core.cells import nothing, union
+from afcl._typing import Bools, ClientId, Floats, Ints
+from afcl.core.cells import exchange, nothing, take, union
 from afcl.core.condense import thin_cells
 from afcl.core.messages import Cells, LevelReply, Plan
 from afcl.core.params import DefaultParams
@@ -17,6 +20,9 @@ from afcl.core.protocol import Merge
 
 #: Answers to one version after which a client has nothing to add.
 ANSWERS = 2
+
+#: A number of one client, or those of a group's clients as a column.
+Column: TypeAlias = int | Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +38,7 @@ class View:
     """What several clients replied about one candidate: cells, sums of silhouettes."""
 
     cells: Cells
-    simplified: float = 0.0
-    moment: float = 0.0
+    sums: Floats = field(default_factory=lambda: np.zeros(2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,10 @@ class Pooled:
 class ServerState:
     """Everything the server knows: one bag of cells per client, seeds, path.
 
-    A state is a value: absorbing makes a new one that shares all but one client's
-    entries with the old one.
+    A state is a value: absorbing makes a new one that shares all but one entry of
+    every map with the old one. An entry is that of a client, or of a whole group of
+    simulated clients (see :class:`~afcl.core.messages.Batch`) under its first one's
+    number: then numbers are columns, and cells have offsets.
 
     Attributes
     ----------
@@ -74,9 +81,10 @@ class ServerState:
     rows, contacts
         Rows and messages of every client that said hello.
     replies, answers
-        Replies to this version, the newest of each client, and how many it gave.
+        Replies to this version, the newest of each client, and how many it gave. In a
+        group, who has not replied has no cells there.
     held
-        Cells in `memory` and `replies`.
+        Cells in `memory` and `replies` of single clients.
     pooled
         What is remembered of clients together.
     sent, plans
@@ -93,10 +101,10 @@ class ServerState:
     n_features: int = -1
     hellos: Map[ClientId, bytes] = field(default_factory=Map)
     memory: Map[ClientId, Cells] = field(default_factory=Map)
-    rows: Map[ClientId, int] = field(default_factory=Map)
-    contacts: Map[ClientId, int] = field(default_factory=Map)
+    rows: Map[ClientId, Column] = field(default_factory=Map)
+    contacts: Map[ClientId, Column] = field(default_factory=Map)
     left: frozenset[ClientId] = frozenset()
-    answers: Map[ClientId, int] = field(default_factory=Map)
+    answers: Map[ClientId, Column] = field(default_factory=Map)
     replies: Map[ClientId, tuple[LevelReply, ...]] = field(default_factory=Map)
     held: int = 0
     pooled: Pooled = field(default_factory=Pooled)
@@ -117,14 +125,6 @@ class ServerState:
     bounded: bool = False
     extremes: Map[ClientId, tuple[Floats, Floats]] = field(default_factory=Map)
 
-    def within(self, n_features: int, bounded: bool) -> ServerState:
-        """Return the state that knows the agreement, before any message."""
-        return replace(self, n_features=n_features, bounded=bounded)
-
-    def told(self, client: ClientId, low: Floats, high: Floats) -> ServerState:
-        """Return the state that knows a client's extremes, in agreed units."""
-        return replace(self, extremes=self.extremes.set(client, (low, high)))
-
     def left_without(self, client: ClientId) -> frozenset[ClientId]:
         """Return who has left, but for this client."""
         return self.left - {client} if client in self.left else self.left
@@ -140,6 +140,8 @@ class ServerState:
         """Cells in all: of clients one by one, and of clients together."""
         return self.held + len(self.pooled)
 
+    # ------------------------------------------------------------------ bags
+
     def bag(self) -> Cells:
         """R2: the union of all memories, by client id, then cell; then the pool."""
         own = [self.memory[client] for client in sorted(self.memory)]
@@ -147,24 +149,43 @@ class ServerState:
 
     def total_rows(self) -> int:
         """Return the rows of all clients that said hello."""
-        return sum(self.rows.values())
+        return sum(total(rows) for rows in self.rows.values())
 
     def level_bag(self, position: int) -> Cells:
         """R6: what was replied about a candidate, and the memory of who is silent."""
         own = [
-            self.replies[client][position].cells
-            if client in self.replies
-            else self.memory[client]
+            self._newest(client, position)
             for client in sorted({*self.memory, *self.replies})
         ]
         views = [view.cells for view in self.pooled.views[position : position + 1]]
         return union([*own, *views, *self._silent_pool()])
 
+    def _newest(self, client: ClientId, position: int) -> Cells:
+        """Return an entry's replies about a candidate, its memory where it has none."""
+        if client not in self.replies:
+            return self.memory[client]
+        replied = self.replies[client][position].cells
+        if replied.offsets is None:
+            return replied
+        where = np.where(self._replied(client), np.arange(replied.sizes.shape[0]), -1)
+        return exchange(self.memory[client], replied, where)
+
     def silent_bag(self) -> Cells:
         """Return the memory of the clients that have not replied to this version."""
-        silent = (c for c in sorted(self.memory) if c not in self.replies)
-        own = (self.memory[client] for client in silent)
+        own = list(self._silent())
         return union([nothing(self.n_features), *own, *self._silent_pool()])
+
+    def _silent(self) -> Iterator[Cells]:
+        for client in sorted(self.memory):
+            if client not in self.replies:
+                yield self.memory[client]
+            elif self.memory[client].offsets is not None:
+                silent = np.flatnonzero(~self._replied(client))
+                yield take(self.memory[client], silent)
+
+    def _replied(self, group: ClientId) -> Bools:
+        """Return which clients of a group have replied to this version."""
+        return np.asarray(self.answers[group]) > 0
 
     def _silent_pool(self) -> list[Cells]:
         """Return the pool thinned to the rows of those in it who are silent.
@@ -173,39 +194,48 @@ class ServerState:
         """
         if self.pooled.cells is None:
             return []
-        rows = {client: self.rows[client] for client in self.pooled.clients}
+        rows = {client: total(self.rows[client]) for client in self.pooled.clients}
         silent = self.pooled.clients.difference(self.pooled.replied, self.replies)
         share = sum(rows[client] for client in silent) / sum(rows.values())
         return [thin_cells(self.pooled.cells, share)]
 
-    def replied_sums(self, position: int) -> tuple[float, float]:
+    def replied_sums(self, position: int) -> Floats:
         """Return the replied sums of silhouettes about a candidate, by client id."""
-        simplified = moment = 0.0
-        for client in sorted(self.replies):
-            simplified += self.replies[client][position].simplified
-            moment += self.replies[client][position].moment
-        for view in self.pooled.views[position : position + 1]:
-            simplified += view.simplified
-            moment += view.moment
-        return simplified, moment
+        replied = [self.replies[c][position].sums for c in sorted(self.replies)]
+        views = [view.sums for view in self.pooled.views[position : position + 1]]
+        # One sum over all clients, in their order: a group's has the same bits.
+        every = np.concatenate([np.zeros(2), *(s.ravel() for s in (*replied, *views))])
+        sums: Floats = every.reshape(-1, 2).sum(axis=0)
+        return sums
 
     def unanswered(self) -> ServerState:
         """Return the state to which nobody has replied."""
+        own = (cells for cells in self.memory.values() if cells.offsets is None)
         return replace(
             self,
             replies=Map(),
             answers=Map(),
-            held=sum(len(cells) for cells in self.memory.values()),
+            held=sum(len(cells) for cells in own),
             pooled=replace(self.pooled, replied=frozenset(), views=()),
         )
 
+    # ------------------------------------------------------------------ who is asked
+
     def active(self) -> list[ClientId]:
-        """Clients that said hello and have not left."""
+        """Entries that said hello and have not left."""
         return [client for client in sorted(self.rows) if client not in self.left]
 
+    def wanted(self, client: ClientId) -> bool | Bools:
+        """Return whether (of a group: of whom) more is wanted for now."""
+        few = self.answers.get(client, 0) < ANSWERS
+        return few & (self.contacts[client] < self.params.contacts)
+
     def satisfied(self, client: ClientId) -> bool:
-        """Whether nothing more is wanted from this client for now."""
-        return (
-            self.answers.get(client, 0) >= ANSWERS
-            or self.contacts[client] >= self.params.contacts
-        )
+        """Whether nothing more is wanted of this entry for now."""
+        wanted = self.wanted(client)
+        return not (wanted if isinstance(wanted, bool) else wanted.any())
+
+
+def total(column: Column) -> int:
+    """Return the sum of a column, or the number itself."""
+    return column if isinstance(column, int) else int(column.sum())

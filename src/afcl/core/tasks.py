@@ -8,8 +8,8 @@ ones by another :class:`Scheme` that the privacy level brings along.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,10 +18,15 @@ from afcl.core.messages import Cells, payload, refuse_unless
 
 #: One unit of the fixed-point numbers that are masked and summed.
 UNIT = 2.0**-16
-#: What a cohort is asked for.
-COUNT, SUM = "count", "sum"
+#: What a cohort is asked for first: rows per seed.
+COUNT = "count"
+#: What it is asked for then: sums per group of seeds.
+SUM = "sum"
 #: What the first member of a cohort with a key is asked for besides, and alone.
-KEY, OPEN_COUNT, OPEN_SUM = "key", "open count", "open sum"
+KEY = "key"
+#: It also opens both sums.
+OPEN_COUNT = "open count"
+OPEN_SUM = "open sum"
 #: How a sum is opened, by what was asked for.
 OPENING = {COUNT: OPEN_COUNT, SUM: OPEN_SUM}
 
@@ -75,6 +80,19 @@ class Part:
 
     cohort: int
     phase: str
+    values: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the members of one cohort in a group of simulated clients answer together.
+
+    The sum of their parts: masks cancel in a cohort's sum, so a simulation forms it
+    directly, of what each member would have masked. Never crosses a wire.
+    """
+
+    cohort: int
+    members: tuple[ClientId, ...]
     values: Ints
 
 
@@ -134,8 +152,8 @@ class Cohort:
         Who is in it, and what is asked about.
     counts
         Rows per group, once they are known.
-    parts
-        What was answered in this phase.
+    parts, answered
+        What was answered in this phase, and by whom.
     keyed, key, total
         Whether its first member holds a key, the public part of it, and the encrypted
         sum that waits to be opened.
@@ -145,25 +163,32 @@ class Cohort:
     seeds: Floats
     groups: Ints
     counts: Ints | None = None
-    parts: dict[ClientId, Ints] = field(default_factory=dict)
+    parts: dict[tuple[ClientId, ...], Ints] = field(default_factory=dict)
+    answered: frozenset[ClientId] = frozenset()
     keyed: bool = False
     key: Ints | None = None
     total: Ints | None = None
 
     @property
+    def question(self) -> str:
+        """What its members are asked for, apart from keys."""
+        return COUNT if self.counts is None else SUM
+
+    @property
     def phase(self) -> str:
-        """What its members are asked for."""
+        """What is asked for now."""
         if self.keyed and self.key is None:
             return KEY
-        question = COUNT if self.counts is None else SUM
-        return question if self.total is None else OPENING[question]
+        return self.question if self.total is None else OPENING[self.question]
 
     @property
     def owing(self) -> tuple[ClientId, ...]:
         """Who is asked in this phase and has not answered."""
         everybody = self.phase in OPENING
         asked = self.members if everybody else self.members[:1]
-        return tuple(client for client in asked if client not in self.parts)
+        if not self.answered:
+            return asked
+        return tuple(client for client in asked if client not in self.answered)
 
     def cannot_spare(self, client: ClientId) -> bool:
         """Whether the question at hand stays open if this client is gone."""
@@ -171,6 +196,18 @@ class Cohort:
             return False
         holder = self.keyed and client == self.members[0]
         return self.phase == KEY or holder or client in self.owing
+
+    def having(self, members: tuple[ClientId, ...], values: Ints) -> Cohort:
+        """Return the cohort that knows the sum of these members' parts."""
+        return replace(
+            self,
+            parts={**self.parts, members: values},
+            answered=self.answered.union(members),
+        )
+
+    def asked_next(self, **what: Any) -> Cohort:
+        """Return the cohort in its next phase, in which nobody has answered."""
+        return replace(self, parts={}, answered=frozenset(), **what)
 
     @property
     def width(self) -> int:

@@ -23,16 +23,13 @@ from afcl.estimators.clients import Table, aligned, is_source
 from afcl.exceptions import InputError
 from afcl.kernels import assign
 from afcl.runtime.coordinator import Spec
-from afcl.runtime.crowd import simulate_crowd, suits
-from afcl.runtime.schedule import Schedule, as_schedule
+from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import Outcome, simulate
 from afcl.trace import Event, Trace
 
 logger = logging.getLogger("afcl")
 
 MISSING = ("error", "drop")
-#: Clients from which on a run is simulated in batches, where it can be.
-CROWD = 1000
 
 
 @dataclass(frozen=True)
@@ -74,8 +71,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     path_ : KPath
         Every k that was considered.
     n_rounds_, upload_bytes_ : int
-        Rounds the run took, and bytes all clients sent up (from 1 000 clients on, of
-        the messages' arrays alone).
+        Rounds the run took, and bytes all clients sent up.
     trace_ : Trace
         Everything that happened.
     """
@@ -223,7 +219,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             names=tuple(names),
         )
         trace = Trace(_log if self.verbose else None)
-        outcome = _simulated(spec, tables, as_schedule(self.participation), trace)
+        schedule = as_schedule(self.participation)
+        outcome = simulate(spec, tables, schedule, trace=trace)
         self._keep(outcome)
         return outcome
 
@@ -339,20 +336,6 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "drop"
         return tags
-
-
-def _simulated(
-    spec: Spec, tables: Sequence[Table], schedule: Schedule, trace: Trace
-) -> Outcome:
-    """Run message by message, or a crowd of clients round by round."""
-    held = [table for table in tables if isinstance(table, np.ndarray)]
-    widths = {table.shape[1] for table in held}
-    if len(held) == len(tables) >= CROWD and len(widths) == 1:
-        offsets = np.cumsum([0, *(table.shape[0] for table in held)])
-        rows = np.concatenate(held)
-        if suits(spec, rows, offsets, schedule):
-            return simulate_crowd(spec, rows, offsets, schedule, trace=trace)
-    return simulate(spec, tables, schedule, trace=trace)
 
 
 def _owners(clients: ArrayLike | None, n: int) -> tuple[Ints, list[str]]:

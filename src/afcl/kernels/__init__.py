@@ -27,6 +27,7 @@ __all__ = [
     "interact",
     "interact_affine",
     "interact_matlab",
+    "join_seeds",
     "levels",
     "lloyd",
     "microaggregate",
@@ -165,6 +166,13 @@ def levels(
     result: list[tuple[Floats, Floats, Floats, float, float]] = module.levels(
         X, weights, scatters, centers, sizes, left, right, most, max_iter
     )
+    return result
+
+
+def join_seeds(counts: Ints, seeds: Floats, smallest: int) -> Ints:
+    """Join seeds to groups of `smallest` rows; see :func:`reference.join_seeds`."""
+    module = _backend(seeds.size * seeds.shape[0], LARGE)
+    result: Ints = module.join_seeds(counts, seeds, smallest)
     return result
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from afcl._typing import Floats, Ints
-from afcl.kernels.paths import crowding, ward
+from afcl.kernels.paths import crowding, join_seeds, ward
 from afcl.kernels.paths import levels as _levels
 from afcl.kernels.reference import BLOCK, in_order
 from afcl.kernels.threads import in_ranges, matrix_products
@@ -26,7 +26,7 @@ from afcl.kernels.tiles import (
 )
 from afcl.kernels.tiles import lloyd as _lloyd
 
-__all__ = ["crowding", "plus_plus", "silhouettes", "sums", "ward"]
+__all__ = ["crowding", "join_seeds", "plus_plus", "silhouettes", "sums", "ward"]
 
 _compiled = njit(cache=True, nogil=True)
 

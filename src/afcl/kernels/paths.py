@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server's path, compiled: Ward's merges, and every level polished and scored."""
+"""The server's work, compiled: Ward's merges, polished levels, joined seeds."""
 
 from __future__ import annotations
 
@@ -207,3 +207,58 @@ def levels(
             if group[seed] == left[step] or group[seed] == right[step]:
                 group[seed] = k + step
     return starts, counts, places, spreads, totals
+
+
+# ------------------------------------------------------------------ joined seeds
+
+
+@_compiled
+def join_seeds(counts: Ints, seeds: Floats, smallest: int) -> Ints:
+    """Join seeds to groups of `smallest` rows; see :func:`reference.join_seeds`."""
+    k, d = seeds.shape
+    groups = np.arange(k)
+    mass = counts.astype(np.float64)
+    place = seeds.copy()
+    left = (mass > 0).sum()
+    while left > 1:
+        i = -1
+        for seed in range(k):
+            if mass[seed] > 0 and (i < 0 or mass[seed] < mass[i]):
+                i = seed
+        if mass[i] >= smallest:
+            break
+        j = _nearest_among(place, i, mass)
+        both = mass[i] + mass[j]
+        for feature in range(d):
+            place[j, feature] = (
+                mass[i] * place[i, feature] + mass[j] * place[j, feature]
+            ) / both
+        mass[j] = both
+        mass[i] = 0.0
+        left -= 1
+        for seed in range(k):
+            if groups[seed] == i:
+                groups[seed] = j
+    mass = counts.astype(np.float64)
+    for seed in range(k):
+        if counts[seed] == 0:
+            groups[seed] = groups[_nearest_among(seeds, seed, mass)]
+    _without_gaps(groups, k)
+    return groups
+
+
+@_compiled
+def _nearest_among(points: Floats, own: int, mass: Floats) -> int:
+    """Return the nearest other point that has mass, the lowest on ties."""
+    best = np.inf
+    found = -1
+    for index in range(points.shape[0]):
+        if index != own and mass[index] > 0:
+            distance = 0.0
+            for feature in range(points.shape[1]):
+                difference = points[index, feature] - points[own, feature]
+                distance += difference * difference
+            if found < 0 or distance < best:
+                best = distance
+                found = index
+    return found

@@ -330,6 +330,36 @@ def levels(
     return found
 
 
+def join_seeds(counts: Ints, seeds: Floats, smallest: int) -> Ints:
+    """Return every seed's group, so that each group holds at least `smallest` rows.
+
+    The smallest group joins the nearest one (by the mean of its seeds, weighted with
+    their rows; lowest index on ties); seeds without rows join the nearest at the end.
+    """
+    group = np.arange(counts.shape[0])
+    mass = counts.astype(np.float64)
+    place = seeds.copy()
+    alive = mass > 0
+    while alive.sum() > 1:
+        size = np.where(alive, mass, np.inf)
+        i = int(size.argmin())
+        if mass[i] >= smallest:
+            break
+        j = _nearest(place, place[i], alive & (np.arange(mass.shape[0]) != i))
+        place[j] = (mass[i] * place[i] + mass[j] * place[j]) / (mass[i] + mass[j])
+        mass[j] += mass[i]
+        alive[i] = False
+        group[group == i] = j
+    for empty in np.flatnonzero(counts == 0):
+        group[empty] = group[_nearest(seeds, seeds[empty], counts > 0)]
+    return np.unique(group, return_inverse=True)[1].astype(np.int64)
+
+
+def _nearest(points: Floats, point: Floats, among: Bools) -> int:
+    gaps = squared_distances(points, point[None])[:, 0]
+    return int(np.where(among, gaps, np.inf).argmin())
+
+
 def compete(X: Floats, seeds: Floats, conscience: bool) -> Ints:
     """Winner of every row in order, Eqs. (2)-(4): argmin_r gamma_r |x - m_r|^2.
 

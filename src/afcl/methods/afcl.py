@@ -4,21 +4,26 @@
 The paper's idea (over-many seeds shared with all clients, per-seed summaries up, each
 client counted once, redundant seeds merged) with the parts that did not hold replaced;
 see docs/decisions/0001-default-preset.md for each departure.
+
+Two servers can answer for it: :mod:`core.server`, which hears every client's cells, and
+at the level `secure` :mod:`core.cohorts`, which hears sums. Which of them a run has is
+settled by the state it begins with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
-from afcl.core import cohorts, rebuild, server
-from afcl.core.messages import Broadcast, Hello, Left, Update
+from afcl.core import cohorts, server
+from afcl.core.messages import Batch, Broadcast, Hello, Update
 from afcl.core.params import DefaultParams, from_options
-from afcl.core.protocol import Clustering, Demands, Diagnostics, Message
+from afcl.core.protocol import Clustering, Demands, Diagnostics, Message, Method
 from afcl.core.rows import Rows
 from afcl.core.state import ServerState
 from afcl.kernels import assign
@@ -29,28 +34,32 @@ from afcl.privacy.levels import HE, level_for, parse_level
 State: TypeAlias = ServerState | cohorts.SecureState
 
 
+def _server(state: State) -> ModuleType:
+    """Return the module of the server whose state this is.
+
+    Both define `agreed`, `announced`, `absorb`, `end_round`, `prepare`, `broadcast`,
+    `done`, `result` and `progress`, as functions of their state.
+    """
+    return cohorts if isinstance(state, cohorts.SecureState) else server
+
+
 def nearest(clustering: Clustering, X: Floats) -> Ints:
     """Label rows by the nearest centre."""
     assert clustering.centers is not None
     return assign(X, clustering.centers)[0]
 
 
-class Afcl:
+class Afcl(Method[DefaultParams, State]):
     """The default preset behind the protocol of every method."""
 
     name = "afcl"
     needs_k = False
-    #: Clients are given :class:`~afcl.core.rows.Rows`, and label them part by part.
     in_parts = True
 
     def parameters(self, **options: Any) -> DefaultParams:
         """Validate options; the privacy level is written in one way from here on."""
         params = from_options(DefaultParams, self.name, options)
         return replace(params, privacy=str(level_for("default", params.privacy)))
-
-    def settle(self, params: DefaultParams, n_rows: int) -> DefaultParams:
-        """Nothing to fix: the server follows the rows it has heard of."""
-        return params
 
     # ------------------------------------------------------------------ clients
 
@@ -106,55 +115,54 @@ class Afcl:
             state, _ = self.absorb(state, hello)
         return state
 
-    def absorb(self, state: State, message: Message) -> tuple[State, Diagnostics]:
+    def agreed(self, state: State, n_features: int, bounded: bool) -> State:
+        """Note the agreement, which messages are checked against."""
+        agreed: State = _server(state).agreed(state, n_features, bounded)
+        return agreed
+
+    def announced(
+        self, state: State, client: ClientId, low: Floats, high: Floats
+    ) -> State:
+        """Note a client's extremes, which its cells must lie between."""
+        announced: State = _server(state).announced(state, client, low, high)
+        return announced
+
+    def absorb(
+        self, state: State, message: Message | Batch
+    ) -> tuple[State, Diagnostics]:
         """Check and store one message."""
-        if isinstance(state, cohorts.SecureState):
-            if isinstance(message, Hello):
-                return cohorts.absorb_hello(state, message)
-            if isinstance(message, Left):
-                return cohorts.absorb_left(state, message)
-            return cohorts.absorb_update(state, message)
-        if isinstance(message, Hello):
-            return server.absorb_hello(state, message)
-        if isinstance(message, Left):
-            return server.absorb_left(state, message)
-        return server.absorb_update(state, message)
+        absorbed: tuple[State, Diagnostics] = _server(state).absorb(state, message)
+        return absorbed
 
     def end_round(self, state: State) -> State:
         """Return the state as it is, or let cohorts stop waiting for who is silent."""
-        if isinstance(state, cohorts.SecureState):
-            return cohorts.end_round(state)
-        return state
+        ended: State = _server(state).end_round(state)
+        return ended
 
     def prepare(self, state: State) -> State:
         """Seeds, path and candidates for what was absorbed."""
-        if isinstance(state, cohorts.SecureState):
-            return cohorts.prepare(state)
-        return rebuild.prepare(state)
+        prepared: State = _server(state).prepare(state)
+        return prepared
 
     def broadcast(self, state: State) -> Broadcast:
         """Seeds and candidates, or every cohort's task."""
-        if isinstance(state, cohorts.SecureState):
-            return cohorts.broadcast(state)
-        return server.broadcast(state)
+        sent: Broadcast = _server(state).broadcast(state)
+        return sent
 
     def done(self, state: State) -> bool:
         """Whether every active client has said what it can."""
-        if isinstance(state, cohorts.SecureState):
-            return cohorts.done(state)
-        return server.done(state)
+        finished: bool = _server(state).done(state)
+        return finished
 
     def result(self, state: State) -> Clustering:
         """Return the best level, and the whole path."""
-        if isinstance(state, cohorts.SecureState):
-            return cohorts.result(state)
-        return server.result(state)
+        answer: Clustering = _server(state).result(state)
+        return answer
 
     def progress(self, state: State) -> Diagnostics:
         """Numbers worth showing."""
-        if isinstance(state, cohorts.SecureState):
-            return cohorts.progress(state)
-        return server.progress(state)
+        numbers: Diagnostics = _server(state).progress(state)
+        return numbers
 
     def label(
         self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None

@@ -47,6 +47,7 @@ from afcl.core.protocol import (
     Clustering,
     Diagnostics,
     Message,
+    Method,
     PathLevel,
     Scores,
     server_rng,
@@ -327,7 +328,7 @@ def result(state: PaperState) -> Clustering:
     return Clustering(level.centers, level.sizes, scores, (level,), state.seeds)
 
 
-class AfclPaper:
+class AfclPaper(Method[PaperParams, PaperState]):
     """The paper's equations behind the protocol of every method."""
 
     name = "afcl-paper"

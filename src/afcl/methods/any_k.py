@@ -43,6 +43,7 @@ from afcl.core.protocol import (
     Clustering,
     Diagnostics,
     Message,
+    Method,
     PathLevel,
     Scores,
 )
@@ -72,7 +73,7 @@ PREFIX = "any-k:"
 UNJUDGED: Scores = dict.fromkeys(INDICES)
 
 
-class AnyK:
+class AnyK(Method[AnyKParams, AnyKState]):
     """A method that needs k, behind the protocol of one that does not."""
 
     needs_k = False

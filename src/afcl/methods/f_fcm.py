@@ -28,7 +28,7 @@ Uploaded: in the hello the number of features (or up to k rows, for
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -87,7 +87,7 @@ class FuzzyGradient:
 class FFCM(FuzzyRival):
     """Gradient steps on the fuzzy c-means objective."""
 
-    name: ClassVar[str] = "f-fcm"
+    name = "f-fcm"
     Params = FFCMGradientParams
 
     def step(

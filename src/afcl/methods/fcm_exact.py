@@ -18,7 +18,7 @@ sums, k masses and k counts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class FuzzySums:
 class FCMExact(FuzzyRival):
     """Fuzzy c-means on the pooled rows, without pooling them."""
 
-    name: ClassVar[str] = "fcm-exact"
+    name = "fcm-exact"
     Params = FCMExactParams
 
     def step(

@@ -34,7 +34,7 @@ and masses; for the vote one number per candidate.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -131,8 +131,8 @@ class FedGEMModel:
 class FedGEM(Rival):
     """EM at the clients, meeting balls at the server."""
 
-    name: ClassVar[str] = "fedgem"
-    needs_k: ClassVar[bool] = False
+    name = "fedgem"
+    needs_k = False
     Params = FedGEMParams
 
     def first(self, X: Floats, params: Any, rng: np.random.Generator) -> Cells:

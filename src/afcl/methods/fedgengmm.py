@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -102,8 +102,8 @@ class FedGenGMMModel:
 class FedGenGMM(OneShot):
     """Generative replay of the clients' mixtures."""
 
-    name: ClassVar[str] = "fedgengmm"
-    needs_k: ClassVar[bool] = False
+    name = "fedgengmm"
+    needs_k = False
     Params = FedGenGMMParams
 
     def first(

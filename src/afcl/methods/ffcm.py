@@ -18,7 +18,7 @@ Uploaded: in the hello the number of features (or up to k rows, for
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class LocalFuzzyCenters:
 class FFCMAvg1(FuzzyRival):
     """Local centres averaged index by index."""
 
-    name: ClassVar[str] = "ffcm-avg1"
+    name = "ffcm-avg1"
     Params = FFCMParams
 
     def step(
@@ -126,7 +126,7 @@ class FFCMAvg1(FuzzyRival):
 class FFCMAvg2(FFCMAvg1):
     """Local centres clustered by k-means."""
 
-    name: ClassVar[str] = "ffcm-avg2"
+    name = "ffcm-avg2"
 
     def join(self, state: RivalState, said: list[LocalFuzzyCenters]) -> Floats:
         """Return the centres of k-means on all local centres."""

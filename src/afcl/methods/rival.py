@@ -12,7 +12,7 @@ hello or into one answer per client.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
@@ -31,7 +31,14 @@ from afcl.core.messages import (
     refuse_unless,
 )
 from afcl.core.params import from_options
-from afcl.core.protocol import Clustering, Diagnostics, Message, PathLevel, Scores
+from afcl.core.protocol import (
+    Clustering,
+    Diagnostics,
+    Message,
+    Method,
+    PathLevel,
+    Scores,
+)
 from afcl.exceptions import InputError
 from afcl.kernels import assign
 
@@ -115,11 +122,10 @@ class RivalState:
         return all(self.answers.get(client, 0) >= times for client in self.active())
 
 
-class Rival(ABC):
+class Rival(Method[Any, RivalState]):
     """A method behind the common protocol; subclasses fill in the abstract parts."""
 
-    name: ClassVar[str]
-    needs_k: ClassVar[bool] = True
+    needs_k = True
     Params: ClassVar[type[Any]] = KnownK
 
     # ------------------------------------------------ what a rival fills in

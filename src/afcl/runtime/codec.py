@@ -31,7 +31,7 @@ from afcl.exceptions import CodecError
 from afcl.methods import load_payloads
 
 MAGIC = b"AFCL"
-FORMAT = 1
+FORMAT = 2
 DTYPES = ("<f8", "<i8", "<f4", "|b1")
 SIZES = {dtype: np.dtype(dtype).itemsize for dtype in DTYPES}
 DIMENSIONS = 2
@@ -84,6 +84,7 @@ def _to_tree(value: Any, buffers: list[bytes], offset: list[int]) -> Any:
         fields = {
             field.name: _to_tree(getattr(value, field.name), buffers, offset)
             for field in dataclasses.fields(value)
+            if not (field.default is None and getattr(value, field.name) is None)
         }
         return {"type": name, "fields": fields}
     raise CodecError(f"a {name} does not travel")

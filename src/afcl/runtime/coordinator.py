@@ -279,9 +279,9 @@ class Coordinator:
         parameters = method.parameters(**self.spec.options)
         self._params = method.settle(parameters, terms.n_rows)
         self._state = method.init((), self._params, self.spec.seed)
-        if hasattr(self._state, "within"):
-            bounded = self.spec.scale is not None
-            self._state = self._state.within(terms.box.low.shape[0], bounded)
+        bounded = self.spec.scale is not None
+        width = terms.box.low.shape[0]
+        self._state = method.agreed(self._state, width, bounded)
         self._heard_at = self._now()
 
     def _greeting(self) -> bool:
@@ -544,11 +544,12 @@ class Coordinator:
             known.n_rows == hello.n_rows or self._known is not None,
             f"a hello of {hello.n_rows} rows, {known.n_rows} were announced",
         )
-        if not known.low.size or not hasattr(self._state, "told"):
+        if not known.low.size:
             return self._state
         assert self._terms is not None
         box = self._terms.box
-        return self._state.told(client, box.scale(known.low), box.scale(known.high))
+        low, high = box.scale(known.low), box.scale(known.high)
+        return self.spec.method.announced(self._state, client, low, high)
 
     def _refuse(self, reply: Reply, contact: int, error: Exception) -> None:
         """Write down a refusal; who earns too many in a row is not asked again."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from afcl.core.protocol import AnyMethod, Demands, privacy_of
+from afcl.core.protocol import AnyMethod, Demands
 from afcl.exceptions import InputError
 
 
@@ -17,10 +17,7 @@ def demands(
     clients: int | None = None,
 ) -> Demands:
     """Return what a level asks of the agreement, or say what it lacks."""
-    private = privacy_of(method)
-    if private is None:
-        return Demands()
-    asked = private.demands(method.parameters(**options))
+    asked = method.demands(method.parameters(**options))
     if asked.bounds and (isinstance(scale, str) or scale is None):
         raise InputError(
             f"privacy {options['privacy']} needs public bounds of every column, "

@@ -18,7 +18,7 @@ import numpy as np
 from afcl._typing import ClientId, Floats
 from afcl.core.protocol import SCHEDULE
 from afcl.exceptions import InputError
-from afcl.trace import Event
+from afcl.trace import Event, each
 
 PROBABILITY, PART, _LATENCY, _LOSS = 0, 1, 2, 3
 
@@ -233,7 +233,7 @@ class Replay(Schedule):
         facts: dict[str, Any] = {"sends": {}, "arrivals": {}, "late": {}, "leaves": {}}
         failed, present = set(), set()
         last, settled = 0, False
-        for position, event in enumerate(events):
+        for position, event in enumerate(each(events)):
             kind = event["event"]
             last = max(last, event.get("tick", 0))
             if kind == "send":

@@ -11,9 +11,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.core.cells import offsets_of
 from afcl.core.protocol import AnyMethod, Clustering, PathLevel
 from afcl.core.rows import Rows, Source
 from afcl.core.terms import Terms
+from afcl.exceptions import InputError
+from afcl.runtime.batch import SiteBatch, Threads, fits
+from afcl.runtime.batch_coordinator import BatchCoordinator
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.demands import demands
 from afcl.runtime.inprocess import InProcess
@@ -21,6 +25,9 @@ from afcl.runtime.journal import Journal
 from afcl.runtime.schedule import Replay, Schedule
 from afcl.runtime.site import Site
 from afcl.trace import Trace
+
+#: Clients from which on they are asked together, where they can be.
+TOGETHER = 1000
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,16 @@ def simulate(
     trace: Trace | None = None,
     clock: Callable[[], float] | None = None,
 ) -> Outcome:
-    """Run `spec` on one table (or source of rows) per client and label all rows."""
+    """Run `spec` on one table (or source of rows) per client and label all rows.
+
+    From :data:`TOGETHER` small clients on these are asked together, where they can be:
+    see :func:`simulate_batch`. It is the same run, only faster.
+    """
     schedule = schedule if schedule is not None else Schedule()
+    if journal is None and len(tables) >= TOGETHER:
+        joined = _joined(tables)
+        if joined is not None and fits(spec, *joined, schedule):
+            return simulate_batch(spec, *joined, schedule, trace=trace, clock=clock)
     demands(spec.method, spec.options, spec.scale, len(tables))
     sites = [Site(table) for table in tables]
     bound = schedule.bind(len(sites), spec.seed)
@@ -102,6 +117,68 @@ def simulate(
     return label_all(spec, coordinator.run(), sites)
 
 
+def _joined(tables: Sequence[Floats | Source]) -> tuple[Floats, Ints] | None:
+    """Return all rows and offsets, if they are in memory and of the same width."""
+    held = [table for table in tables if isinstance(table, np.ndarray)]
+    if len(held) < len(tables) or len({table.shape[1] for table in held}) > 1:
+        return None
+    lengths = np.array([table.shape[0] for table in held])
+    return np.concatenate(held), offsets_of(lengths)
+
+
+def simulate_batch(
+    spec: Spec,
+    rows: Floats,
+    offsets: Ints,
+    schedule: Schedule | None = None,
+    *,
+    trace: Trace | None = None,
+    clock: Callable[[], float] | None = None,
+) -> Outcome:
+    """Run `spec` on very many small clients, which are asked together.
+
+    Parameters
+    ----------
+    spec
+        What is to be run; see :func:`afcl.runtime.batch.fits`.
+    rows : ndarray of shape (n, d)
+        The rows of all clients, one client after the other.
+    offsets : ndarray of shape (n_clients + 1,)
+        Client c owns the rows from ``offsets[c]`` up to ``offsets[c + 1]``.
+    schedule
+        Who takes part when; None: everybody, always.
+    trace
+        Receives the events, one for many clients.
+    clock
+        Returns the wall-clock time stamped on events (None: no stamp).
+
+    Returns
+    -------
+    outcome
+        What :func:`simulate` returns for the same clients.
+    """
+    if offsets[0] != 0 or offsets[-1] != rows.shape[0]:
+        raise InputError(
+            f"offsets run from {offsets[0]} to {offsets[-1]}: they must begin with 0 "
+            f"and end with the number of rows, {rows.shape[0]}"
+        )
+    if not fits(spec, rows, offsets, schedule):
+        raise InputError(
+            "these clients cannot be asked together: that takes preset 'default', "
+            "privacy 'summary' or 'secure', plain rounds and small clients; "
+            "give simulate() one table per client"
+        )
+    schedule = schedule if schedule is not None else Schedule()
+    bound = schedule.bind(offsets.shape[0] - 1, spec.seed)
+    params = spec.method.parameters(**spec.options)
+    with Threads() as threads:
+        sites = SiteBatch(rows, offsets, params, spec.seed, threads)
+        run = BatchCoordinator(spec, sites, bound, trace=trace, clock=clock)
+        finished = run.run()
+    labels = spec.method.label(finished.clustering, sites.tables.rows, None, None)
+    return _ranked_by_size(finished, np.split(labels, offsets[1:-1]))
+
+
 def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
     """Let every client label its own rows, and number the clusters by size."""
     clustering, terms = finished.clustering, finished.terms
@@ -110,6 +187,12 @@ def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
         _labels(spec.method, clustering, site, terms, client, room)
         for client, site in enumerate(sites)
     ]
+    return _ranked_by_size(finished, raw)
+
+
+def _ranked_by_size(finished: Finished, raw: Sequence[Labels]) -> Outcome:
+    """Return the outcome with clusters in the order of the rows they really hold."""
+    clustering = finished.clustering
     sizes = np.sum([_sizes(labels, clustering.k) for labels in raw], axis=0)
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
@@ -131,7 +214,7 @@ def _labels(
     room: Room,
 ) -> Labels:
     """Return a client's labels in the server's numbers."""
-    if not getattr(method, "in_parts", False):
+    if not method.in_parts:
         table = site.scaled(terms)
         return room.filled([method.label(clustering, table, site.memory, client)])
     work = partial(_label_part, method, clustering, site.memory, client)

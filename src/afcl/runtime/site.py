@@ -12,13 +12,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.checks import LARGEST
 from afcl.core.messages import Broadcast
-from afcl.core.protocol import (
-    AnyMethod,
-    client_rng,
-    privacy_of,
-    secret_rng,
-    simulated_secret,
-)
+from afcl.core.protocol import AnyMethod, client_rng, secret_rng, simulated_secret
 from afcl.core.rows import Rows, Source, TableRows
 from afcl.core.scale import Ranges, ranges_of
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
@@ -181,25 +175,18 @@ class Site:
 
         Made from the rows and the secret alone, it is the same at every contact.
         """
-        private = privacy_of(method)
-        in_parts = getattr(method, "in_parts", False)
-        rows = self.agreed(terms) if in_parts else self.scaled(terms)
-        if private is None:
-            return rows
+        rows = self.agreed(terms) if method.in_parts else self.scaled(terms)
         known = (terms.run, terms.method, terms.options, terms.client)
         if self._view is None or self._view[0] != known:
             secret = self._secret or simulated_secret(terms.seed, terms.client)
             rng = secret_rng(secret, terms.run)
-            self._view = (known, private.view(rows, params, rng))
+            self._view = (known, method.view(rows, params, rng))
         return self._view[1]
 
     def _pay(self, terms: Terms, method: AnyMethod, params: Any, contact: int) -> None:
         """Account for a message before it leaves."""
-        private = privacy_of(method)
-        if private is None or self._charge is None:
-            return
-        cost = private.spends(params, contact)
-        if cost > 0:
+        cost = method.spends(params, contact)
+        if cost > 0 and self._charge is not None:
             self._charge(f"{terms.run} {contact}", cost)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hellos of many clients in one call, compiled; see :mod:`.crowds`."""
+"""The hellos of many clients in one call, compiled; see :mod:`.batches`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from afcl._typing import Floats, Ints
-from afcl.kernels.crowds import add_row, apart, clear, finish, fold, send
+from afcl.kernels.batches import add_row, apart, clear, finish, fold, send
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 

@@ -255,13 +255,12 @@ def around(
     out_counts: Ints,
     out_means: Floats,
     out_scatters: Floats,
-    simplified: Floats,
-    moment: Floats,
+    sums: Floats,
 ) -> None:
     """Form every client's cells around the same centres, and its silhouettes' sums.
 
-    Without `spreads` (IN, empty) there are no silhouettes; otherwise `simplified` and
-    `moment` (OUT) are the sums over each client's rows.
+    Without `spreads` (IN, empty) there are no silhouettes; otherwise `sums` (OUT) are
+    those of the simplified and the moment silhouette over each client's rows.
     """
     k, d = centers.shape
     numbers = rows_of(offsets, clients)
@@ -287,8 +286,8 @@ def around(
                 simple_sum += simple[row]
                 moment_sum += full[row]
         at = end
-        simplified[index] = simple_sum
-        moment[index] = moment_sum
+        sums[index, 0] = simple_sum
+        sums[index, 1] = moment_sum
         size = 0
         for center in range(k):
             if counts[center] > 0:
@@ -306,39 +305,3 @@ def around(
             out_means,
             out_scatters,
         )
-
-
-@_compiled
-def interleave(
-    where: Ints,
-    ends: Ints,
-    old_starts: Ints,
-    old_counts: Ints,
-    old_means: Floats,
-    old_scatters: Floats,
-    new_starts: Ints,
-    new_counts: Ints,
-    new_means: Floats,
-    new_scatters: Floats,
-    counts: Ints,
-    means: Floats,
-    scatters: Floats,
-) -> None:
-    """Write every client's cells: the new ones at ``where[client]``, -1: the old."""
-    start = 0
-    for client in range(where.shape[0]):
-        place = where[client]
-        for cell in range(start, ends[client]):
-            if place >= 0:
-                source = new_starts[place] + cell - start
-                counts[cell] = new_counts[source]
-                scatters[cell] = new_scatters[source]
-                for feature in range(means.shape[1]):
-                    means[cell, feature] = new_means[source, feature]
-            else:
-                source = old_starts[client] + cell - start
-                counts[cell] = old_counts[source]
-                scatters[cell] = old_scatters[source]
-                for feature in range(means.shape[1]):
-                    means[cell, feature] = old_means[source, feature]
-        start = ends[client]

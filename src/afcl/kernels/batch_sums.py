@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups of rows and sums over cohorts, for many clients in one call, compiled.
 
-Rows lie one after the other as in :mod:`.crowds`. The oracles are
+Rows lie one after the other as in :mod:`.batches`. The oracles are
 :mod:`privacy.grouping`, :mod:`privacy.masks` (before anything is masked) and
 :mod:`core.cohorts`, in a loop.
 """
@@ -13,7 +13,7 @@ from numba import njit
 
 from afcl._typing import Floats, Ints
 from afcl.kernels import native
-from afcl.kernels.crowds import apart, look, rows_of
+from afcl.kernels.batches import look, rows_of
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 #: Spans that are not larger than this cannot be divided by.
@@ -21,19 +21,24 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 @_compiled
-def group(rows: Floats, offsets: Ints, clients: Ints, smallest: int) -> Ints:
+def group(
+    rows: Floats, offsets: Ints, clients: Ints, smallest: int
+) -> tuple[Ints, Ints]:
     """Group every client's rows by MDAV on standardised columns.
 
     Returned are labels for the rows of `clients`, one client after the other; groups
-    are numbered on from client to client.
+    are numbered on from client to client; and the number of each client's first group.
     """
     total = 0
     for client in clients:
         total += offsets[client + 1] - offsets[client]
     labels = np.empty(total, dtype=np.int64)
+    firsts = np.empty(clients.shape[0], dtype=np.int64)
     at = 0
     groups = 0
-    for client in clients:
+    for index in range(clients.shape[0]):
+        client = clients[index]
+        firsts[index] = groups
         standard = _standardised(rows[offsets[client] : offsets[client + 1]])
         mine = native.microaggregate(standard, smallest)
         most = 0
@@ -42,7 +47,7 @@ def group(rows: Floats, offsets: Ints, clients: Ints, smallest: int) -> Ints:
             most = max(most, mine[row])
             at += 1
         groups += most + 1
-    return labels
+    return labels, firsts
 
 
 @_compiled
@@ -104,87 +109,6 @@ def _labels(rows: Floats, numbers: Ints, seeds: Floats) -> Ints:
     gaps = np.empty(numbers.shape[0])
     look(rows, numbers, seeds, none, none, labels, gaps, none, none)
     return labels
-
-
-@_compiled
-def join(counts: Ints, seeds: Floats, smallest: int) -> tuple[Ints, Ints]:
-    """Join seeds until every cohort's groups hold `smallest` of its rows.
-
-    Returned are each seed's group, (cohorts, k), and the number of groups.
-    """
-    n, k = counts.shape
-    d = seeds.shape[1]
-    groups = np.empty((n, k), dtype=np.int64)
-    sizes = np.empty(n, dtype=np.int64)
-    mass = np.empty(k)
-    place = np.empty((k, d))
-    number = np.empty(k, dtype=np.int64)
-    for cohort in range(n):
-        mine = groups[cohort]
-        left = 0
-        for seed in range(k):
-            mine[seed] = seed
-            mass[seed] = counts[cohort, seed]
-            for feature in range(d):
-                place[seed, feature] = seeds[seed, feature]
-            left += mass[seed] > 0
-        while left > 1:
-            i = -1
-            for seed in range(k):
-                if mass[seed] > 0 and (i < 0 or mass[seed] < mass[i]):
-                    i = seed
-            if mass[i] >= smallest:
-                break
-            j = _nearest_among(place, i, mass)
-            both = mass[i] + mass[j]
-            for feature in range(d):
-                place[j, feature] = (
-                    mass[i] * place[i, feature] + mass[j] * place[j, feature]
-                ) / both
-            mass[j] = both
-            mass[i] = 0.0
-            left -= 1
-            for seed in range(k):
-                if mine[seed] == i:
-                    mine[seed] = j
-        for seed in range(k):
-            mass[seed] = counts[cohort, seed]
-        for seed in range(k):
-            if counts[cohort, seed] == 0:
-                mine[seed] = mine[_nearest_among(seeds, seed, mass)]
-        sizes[cohort] = _numbered(mine, number)
-    return groups, sizes
-
-
-@_compiled
-def _nearest_among(points: Floats, own: int, mass: Floats) -> int:
-    """Return the nearest other point that has mass, the lowest on ties."""
-    best = np.inf
-    found = -1
-    for index in range(points.shape[0]):
-        if index != own and mass[index] > 0:
-            distance = apart(points, index, points, own)
-            if found < 0 or distance < best:
-                best = distance
-                found = index
-    return found
-
-
-@_compiled
-def _numbered(groups: Ints, number: Ints) -> int:
-    """Give groups numbers from 0 on, in the order of their values; return how many."""
-    for value in range(number.shape[0]):
-        number[value] = -1
-    for value in groups:
-        number[value] = 0
-    size = 0
-    for value in range(number.shape[0]):
-        if number[value] == 0:
-            number[value] = size
-            size += 1
-    for index in range(groups.shape[0]):
-        groups[index] = number[groups[index]]
-    return size
 
 
 @_compiled

@@ -9,14 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from afcl.core import cohorts
 from afcl.core.cells import fold
 from afcl.core.client import condense, reply
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
 from afcl.core.tasks import COUNT, SUM, UNIT, Task
-from afcl.kernels import crowd_hellos, crowd_sums, crowds
+from afcl.kernels import batch_hellos, batch_sums, batches, join_seeds
 from afcl.privacy.grouping import group_rows
 from afcl.privacy.masks import numbers_for
 
@@ -67,7 +66,7 @@ def test_hellos_are_those_of_one_client_after_the_other(seed, kind, d, min_cell)
     ]
     places = np.concatenate([[0], np.cumsum(wanted)])
     held, out = np.zeros(3, dtype=np.int64), room(places, d)
-    crowd_hellos.condense(
+    batch_hellos.condense(
         rows, np.ones(30), np.empty(0), offsets, clients, wanted,
         np.concatenate(drawn), 5, min_cell, places, held, *out,
     )  # fmt: skip
@@ -89,7 +88,7 @@ def test_cells_that_stand_for_rows_are_condensed_too(seed):
     drawn = [client_rng(seed, c, 0).random(k) for c, k in enumerate(wanted)]
     places = np.concatenate([[0], np.cumsum(wanted)])
     held, out = np.zeros(2, dtype=np.int64), room(places, 2)
-    crowd_hellos.condense(
+    batch_hellos.condense(
         cells.means, cells.counts.astype(float), cells.scatters, offsets,
         np.arange(2), wanted, np.concatenate(drawn), 5, 4, places, held, *out,
     )  # fmt: skip
@@ -112,17 +111,17 @@ def test_replies_are_those_of_one_client_after_the_other(seed, kind, d, min_cell
     most = np.minimum(6, np.maximum(1, np.diff(offsets)[clients] // min_cell))
     places = np.concatenate([[0], np.cumsum(most)])
     held, out = np.zeros(4, dtype=np.int64), room(places, d)
-    simplified, moment = np.empty(4), np.empty(4)
-    crowds.around(
+    sums = np.empty((4, 2))
+    batches.around(
         rows, offsets, clients, centers, spreads, sizes, min_cell,
-        places, held, *out, simplified, moment,
+        places, held, *out, sums,
     )  # fmt: skip
     for index, client in enumerate(clients):
         mine = rows[offsets[client] : offsets[client + 1]]
         params = DefaultParams(min_cell=min_cell)
         said = reply(mine, Plan(centers, (level,)), params).levels[0]
         same_cells(cells_at(places, held, out, index), said.cells)
-        assert (simplified[index], moment[index]) == (said.simplified, said.moment)
+        assert sums[index].tolist() == said.sums.tolist()
 
 
 def test_without_spreads_there_are_cells_only(seed):
@@ -130,9 +129,9 @@ def test_without_spreads_there_are_cells_only(seed):
     centers = np.random.default_rng(seed).normal(0, 1, (6, 2))
     none, places = np.empty(0), np.arange(6) * 6
     held, out = np.zeros(5, dtype=np.int64), room(places, 2)
-    sums = np.full(5, np.nan), np.full(5, np.nan)
-    crowds.around(
-        rows, offsets, np.arange(5), centers, none, none, 1, places, held, *out, *sums
+    sums = np.full((5, 2), np.nan)
+    batches.around(
+        rows, offsets, np.arange(5), centers, none, none, 1, places, held, *out, sums
     )
     assert not np.any(sums)
     counts = [cells_at(places, held, out, c).counts.sum() for c in range(5)]
@@ -146,9 +145,9 @@ def test_equal_means_become_one_cell():
     centers = np.array([[-1.0], [0.0], [1.0]])
     places, held = np.array([0, 3]), np.zeros(1, dtype=np.int64)
     out, none = room(places, 1), np.empty(0)
-    crowds.around(
+    batches.around(
         rows, np.array([0, 5]), np.array([0]), centers, none, none, 2,
-        places, held, *out, np.empty(1), np.empty(1),
+        places, held, *out, np.empty((1, 2)),
     )  # fmt: skip
     cells = cells_at(places, held, out, 0)
     assert cells.counts.tolist() == [3, 2]
@@ -157,7 +156,7 @@ def test_equal_means_become_one_cell():
     counts, means = np.array([2, 1, 1]), np.array([[1.0], [1.0], [9.0]])
     scatters, dead = np.array([2.0, 0.0, 0.0]), np.zeros(3, dtype=np.int64)
     out = room(np.array([0, 3]), 1)
-    assert crowds.send(3, counts, means, scatters, dead, 0, *out) == 2
+    assert batches.send(3, counts, means, scatters, dead, 0, *out) == 2
     assert out[0][:2].tolist() == [3, 1]
     assert out[2][:2].tolist() == [2.0, 0.0]
 
@@ -168,27 +167,18 @@ def test_folding_is_that_of_cells(seed):
     scatters = rng.random(9)
     wanted = fold(Cells(counts, means, scatters), 6)
     dead = np.empty(9, dtype=np.int64)
-    crowds.fold(9, 6, counts, means, scatters, dead)
+    batches.fold(9, 6, counts, means, scatters, dead)
     alive = dead == 0
     same_cells(Cells(counts[alive], means[alive], scatters[alive]), wanted)
 
 
-def test_cells_are_packed_and_exchanged():
+def test_cells_are_packed():
     places, held = np.array([0, 3, 5]), np.array([2, 0, 1])
     counts, means = np.arange(6), np.arange(6.0)[:, None]
     scatters = np.arange(6.0)
-    assert crowds.pack(places, held, counts, means, scatters) == 3
+    assert batches.pack(places, held, counts, means, scatters) == 3
     assert counts[:3].tolist() == scatters[:3].tolist() == [0, 1, 5]
     assert means[:3, 0].tolist() == [0.0, 1.0, 5.0]
-    # Clients 0 and 2 keep theirs, client 1 gets the two cells of the new one.
-    old = np.array([0, 1, 2, 4]), np.array([7, 8, 9, 9]), np.ones((4, 1)), np.zeros(4)
-    new = np.array([0, 2]), np.array([1, 2]), np.zeros((2, 1)), np.ones(2)
-    out = room(np.array([0, 5]), 1)
-    where, ends = np.array([-1, 0, -1]), np.array([1, 3, 5])
-    crowds.interleave(where, ends, *old, *new, *out)
-    assert out[0].tolist() == [7, 1, 2, 9, 9]
-    assert out[1][:, 0].tolist() == [1.0, 0.0, 0.0, 1.0, 1.0]
-    assert out[2].tolist() == [0.0, 1.0, 1.0, 0.0, 0.0]
 
 
 # ------------------------------------------------------------------ groups, cohorts
@@ -200,9 +190,10 @@ def test_groups_are_those_of_one_client_after_the_other(seed, kind, d):
     rows, offsets = crowd(seed, kind, d)
     rows[:, 1] = 3.5  # a constant column
     clients = np.array([0, 2, 3, 4])
-    labels = crowd_sums.group(rows, offsets, clients, 3)
+    labels, firsts = batch_sums.group(rows, offsets, clients, 3)
     at = groups = 0
-    for client in clients:
+    for index, client in enumerate(clients):
+        assert firsts[index] == groups
         mine = group_rows(rows[offsets[client] : offsets[client + 1]], 3)
         assert labels[at : at + mine.shape[0]].tolist() == (mine + groups).tolist()
         at += mine.shape[0]
@@ -214,10 +205,10 @@ def test_sums_are_those_of_the_members(seed, kind):
     rows, offsets = crowd(seed, kind, 3)
     seeds = np.random.default_rng(seed + 1).normal(0, 1, (8, 3))
     members, edges = np.array([4, 0, 1, 3, 2]), np.array([0, 3, 5])
-    counts = crowd_sums.count(rows, offsets, members, edges, seeds)
-    groups, sizes = crowd_sums.join(counts, seeds, 4)
-    places = np.concatenate([[0], np.cumsum(sizes)])
-    held, totals = crowd_sums.add(
+    counts = batch_sums.count(rows, offsets, members, edges, seeds)
+    groups = np.stack([join_seeds(each, seeds, 4) for each in counts])
+    places = np.concatenate([[0], np.cumsum(groups.max(axis=1) + 1)])
+    held, totals = batch_sums.add(
         rows, offsets, members, edges, seeds, groups, places, 1 / UNIT
     )
     for cohort in range(2):
@@ -227,9 +218,7 @@ def test_sums_are_those_of_the_members(seed, kind):
         task = Task(0, COUNT, tuple(mine), (), 0, seeds, alone)
         wanted = np.sum([numbers_for(task, table) for table in tables], axis=0)
         assert counts[cohort].tolist() == wanted.tolist()
-        joined = cohorts.join_seeds(wanted, seeds, 4)
-        assert groups[cohort].tolist() == joined.tolist()
-        task = Task(0, SUM, tuple(mine), (), 0, seeds, joined)
+        task = Task(0, SUM, tuple(mine), (), 0, seeds, groups[cohort])
         wanted = np.sum([numbers_for(task, table) for table in tables], axis=0)
         some = slice(places[cohort], places[cohort + 1])
         ours = np.concatenate([held[some], totals[some].ravel()])

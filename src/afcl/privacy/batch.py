@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a batch of clients tells at the levels that form groups of rows.
+
+The same as :mod:`privacy.clients` lets each of them do, for many in one call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.core.batch import Spread, Tables, at_once, condense
+from afcl.core.cells import cells_of, concatenate, offsets_of
+from afcl.core.messages import Cells
+from afcl.core.params import DefaultParams
+from afcl.privacy.clients import on_grid
+
+
+def extremes(tables: Tables, smallest: int, spread: Spread = at_once) -> Floats:
+    """Return every client's smallest and largest values as groups tell them, (n, 2, d).
+
+    A group tells its mean, and the mean plus and minus one standard deviation.
+    """
+
+    def work(clients: Ints) -> Floats:
+        rows, labels, first = _grouped(tables, clients, smallest)
+        size = np.bincount(labels)[:, None]
+        means = _per_group(rows, labels) / size
+        around = np.sqrt(_per_group((rows - means[labels]) ** 2, labels) / size)
+        low = np.minimum.reduceat(means - around, first)
+        return np.stack([low, np.maximum.reduceat(means + around, first)], axis=1)
+
+    return np.concatenate(spread(work, np.arange(tables.sizes.shape[0])))
+
+
+def hellos(
+    tables: Tables,
+    smallest: int,
+    params: DefaultParams,
+    seed: int,
+    spread: Spread = at_once,
+) -> Cells:
+    """Return the cells that all clients say hello with, on the hello's grid."""
+
+    def form(clients: Ints) -> Cells:
+        rows, labels, first = _grouped(tables, clients, smallest)
+        n = int(labels.max()) + 1
+        sizes = np.diff(np.append(first, n))
+        return replace(cells_of(rows, labels, n), offsets=offsets_of(sizes))
+
+    everybody = np.arange(tables.sizes.shape[0])
+    groups = concatenate(spread(form, everybody))
+    assert groups.offsets is not None
+    points = Tables(groups.means, groups.offsets)
+    cells = concatenate(
+        spread(lambda some: condense(points, some, params, seed, groups), everybody)
+    )
+    return replace(on_grid(cells), offsets=cells.offsets)
+
+
+def _grouped(tables: Tables, clients: Ints, smallest: int) -> tuple[Floats, Ints, Ints]:
+    """Return neighbouring clients' rows, every row's group, each client's first group.
+
+    Groups are numbered on from client to client; see :func:`grouping.group_rows`.
+    """
+    from afcl.kernels.batch_sums import group
+
+    labels, first = group(tables.rows, tables.offsets, clients, smallest)
+    start, end = tables.offsets[clients[0]], tables.offsets[clients[-1] + 1]
+    return tables.rows[start:end], labels, first
+
+
+def _per_group(values: Floats, labels: Ints) -> Floats:
+    columns = [np.bincount(labels, weights=column) for column in values.T]
+    return np.stack(columns, axis=1)

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many small simulated sites that are asked together, and answer in one batch.
+
+What each of them answers is what :class:`~afcl.runtime.site.Site` answers for it, to
+the bit; only that nothing is encoded, masked and decoded in between. See
+docs/decisions/0021-one-engine.md for what that leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.core.batch import Tables, cohort_sums, condense, reply
+from afcl.core.cells import concatenate
+from afcl.core.checks import HIGH, LARGEST, LOW
+from afcl.core.client import SEEDING_SAMPLE
+from afcl.core.messages import Batch, Plan
+from afcl.core.params import DefaultParams
+from afcl.core.scale import Box, Ranges
+from afcl.core.tasks import COUNT, Cohort, Parts
+from afcl.exceptions import InputError
+from afcl.kernels import BLOCK
+from afcl.kernels.threads import workers
+from afcl.methods.afcl import Afcl
+from afcl.privacy import batch as private
+from afcl.privacy.grouping import EXACT
+from afcl.privacy.levels import MASKS, parse_level
+from afcl.privacy.masks import MOST_COUNTS, MOST_SUMS
+from afcl.runtime.coordinator import Spec, agreed_box
+from afcl.runtime.message_sizes import Sizes, hello_sizes, part_sizes, summary_sizes
+from afcl.runtime.schedule import Rounds, Schedule
+
+T = TypeVar("T")
+#: Clients or cohorts of one call: what it works on stays in the cache.
+PART = 1024
+#: Most rows of a site: it sees all of them at once when it says hello, groups them or
+#: adds them up.
+MOST_ROWS = min(BLOCK, EXACT, SEEDING_SAMPLE)
+
+
+class Threads:
+    """Shares work out to threads; the result does not depend on how many there are."""
+
+    def __init__(self, n: int | None = None) -> None:
+        self._pool = ThreadPoolExecutor(n or workers())
+
+    def __call__(self, work: Callable[[Ints], T], index: Ints) -> list[T]:
+        """Return what `work` gives for parts of an index, in their order."""
+        parts = np.array_split(index, max(1, -(-index.shape[0] // PART)))
+        return list(self._pool.map(work, parts))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+
+class Answers(NamedTuple):
+    """A batch, and the sizes of the messages that it stands for.
+
+    `refused` are clients that were asked for too many different sums.
+    """
+
+    batch: Batch
+    sizes: Sizes
+    refused: Ints
+
+
+NOBODY = np.empty(0, dtype=np.int64)
+
+
+class SiteBatch:
+    """Simulated sites of the default preset, at `summary` or at `secure` with groups.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        The rows of all sites, one site after the other, in units of the data.
+    offsets : ndarray of shape (n_sites + 1,)
+        Site c owns the rows from ``offsets[c]`` up to ``offsets[c + 1]``.
+    params
+        Of the method.
+    seed
+        Of the run.
+    threads
+        Who does the work.
+    """
+
+    def __init__(
+        self,
+        rows: Floats,
+        offsets: Ints,
+        params: DefaultParams,
+        seed: int,
+        threads: Threads,
+    ) -> None:
+        self._given = Tables(np.ascontiguousarray(rows, dtype=np.float64), offsets)
+        self._params = params
+        self._seed = seed
+        self._threads = threads
+        self._level = parse_level(params.privacy)
+        self._asked = np.zeros((2, offsets.shape[0] - 1), dtype=np.int64)
+        self._scaled: Tables | None = None
+
+    def __len__(self) -> int:
+        return int(self._given.offsets.shape[0] - 1)
+
+    @property
+    def sizes(self) -> Ints:
+        """Rows of every site."""
+        return self._given.sizes
+
+    def refuse_small(self, names: tuple[str, ...]) -> None:
+        """Refuse sites with too few rows for a group or a cell."""
+        least = max(self._params.min_cell, self._level.group)
+        small = np.flatnonzero(self.sizes < least)
+        if not small.size:
+            return
+        n = int(self.sizes[small[0]])
+        who = names[small[0]] if names else f"client {small[0]}"
+        raise InputError(
+            f"{who}: this client has {n} {'row' if n == 1 else 'rows'}, fewer than "
+            f"a cell or group of {least}: merge it with another client or lower "
+            "min_cell"
+        )
+
+    def ranges(self, extremes: bool) -> Ranges:
+        """Return what the sites say before their hello, taken together."""
+        n, d = self._given.rows.shape
+        if not extremes:
+            return Ranges(n, d, np.empty(0), np.empty(0))
+        if self._level.group:
+            told = private.extremes(self._given, self._level.group, self._threads)
+            return Ranges(n, d, told[:, 0].min(axis=0), told[:, 1].max(axis=0))
+        rows = self._given.rows
+        return Ranges(n, d, rows.min(axis=0), rows.max(axis=0))
+
+    def settle(self, box: Box) -> Tables:
+        """Bring all rows to the agreed units."""
+        self._scaled = Tables(box.scale(self._given.rows), self._given.offsets)
+        return self._scaled
+
+    @property
+    def tables(self) -> Tables:
+        """The rows in agreed units, once they are settled."""
+        assert self._scaled is not None
+        return self._scaled
+
+    def hellos(self) -> Answers:
+        """Return everybody's hello."""
+        everybody = np.arange(len(self))
+        params, seed, tables = self._params, self._seed, self.tables
+        if self._level.secure:
+            group = self._level.group
+            cells = private.hellos(tables, group, params, seed, self._threads)
+        else:
+            parts = self._threads(
+                lambda some: condense(tables, some, params, seed), everybody
+            )
+            cells = concatenate(parts)
+        sizes = hello_sizes(cells, self.sizes, keyed=self._level.secure)
+        return Answers(Batch(everybody, cells, rows=self.sizes), sizes, NOBODY)
+
+    # ------------------------------------------------------------------ steps
+
+    def wanted(self, group: Any) -> Ints:
+        """Return who is asked something, in increasing order."""
+        if isinstance(group, np.ndarray):
+            return group
+        owing = [cohort.owing for cohort in group.values()]
+        flat = [client for clients in owing for client in clients]
+        return np.sort(np.array(flat, dtype=np.int64))
+
+    def answer(self, version: int, payload: Any, group: Any, clients: Ints) -> Answers:
+        """Return the answers of these sites, which are among those wanted."""
+        if isinstance(payload, Plan):
+            params, threads = self._params, self._threads
+            summary = reply(self.tables, clients, payload, params, threads)
+            batch = Batch(clients, summary, version=version)
+            return Answers(batch, summary_sizes(summary), NOBODY)
+        return self._parts(version, group, clients)
+
+    def _parts(
+        self, version: int, group: Mapping[int, Cohort], clients: Ints
+    ) -> Answers:
+        """Return the sum of the parts of those who answer, for every cohort.
+
+        Cohorts come in the order in which their last members speak. Who has been asked
+        for too many different sums answers no more, see :mod:`privacy.masks`.
+        """
+        here = np.zeros(len(self), dtype=np.bool_)
+        here[clients] = True
+        limits = (MOST_COUNTS, MOST_SUMS)
+        refused: list[int] = []
+        answering: list[tuple[int, Cohort, Ints]] = []
+        for number, cohort in group.items():
+            members = np.array(cohort.owing)
+            members = members[here[members]]
+            kind = 0 if cohort.question == COUNT else 1
+            able = self._asked[kind, members] < limits[kind]
+            refused += members[~able].tolist()
+            members = members[able]
+            self._asked[kind, members] += 1
+            if members.size:
+                answering.append((number, cohort, members))
+        answering.sort(key=lambda each: int(each[2].max()))
+        asked = [(cohort, members) for _, cohort, members in answering]
+        sums = cohort_sums(self.tables, asked, self._threads)
+        parts = [
+            Parts(number, tuple(members.tolist()), values)
+            for (number, _, members), values in zip(answering, sums, strict=True)
+        ]
+        each = part_sizes([(number, cohort) for number, cohort, _ in answering])
+        spoke = [members for _, _, members in answering]
+        repeats = np.array([some.shape[0] for some in spoke], dtype=np.int64)
+        who = np.concatenate([NOBODY, *spoke])
+        order = np.argsort(who, kind="stable")
+        sizes = Sizes(
+            np.repeat(each.bytes, repeats)[order],
+            np.repeat(each.array_bytes, repeats)[order],
+        )
+        batch = Batch(who[order], parts, version=version)
+        return Answers(batch, sizes, np.array(sorted(refused), dtype=np.int64))
+
+
+# ------------------------------------------------------------------ what fits
+
+
+def fits(
+    spec: Spec, rows: Floats, offsets: Ints, schedule: Schedule | None = None
+) -> bool:
+    """Whether sites can be asked together.
+
+    Those of the default preset can, at the levels `summary` and `secure` (with groups
+    and masks), in plain rounds: no delays, nobody late, silent or leaving, and no site
+    with more than :data:`MOST_ROWS` rows. Where bounds are given, all rows must lie
+    near them, or not every message would be accepted.
+    """
+    if type(spec.method) is not Afcl or not _is_plain(schedule):
+        return False
+    level = parse_level(spec.method.parameters(**spec.options).privacy)
+    masked = level.secure and level.scheme == MASKS and level.group > 0
+    if not masked and str(level) != "summary":
+        return False
+    sizes = np.diff(offsets)
+    if not sizes.size or sizes.min() < 1 or sizes.max() > MOST_ROWS:
+        return False
+    return _lie_inside(spec.scale, rows)
+
+
+def _is_plain(schedule: Schedule | None) -> bool:
+    if schedule is None:
+        return True
+    if schedule.late or schedule.leaves or schedule.silent or schedule.answers:
+        return False
+    return type(schedule) is Schedule or (
+        type(schedule) is Rounds and schedule.delay == 0
+    )
+
+
+def _lie_inside(scale: Any, rows: Floats) -> bool:
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return False
+    if isinstance(scale, str):
+        return scale == "minmax"
+    if scale is None:
+        return bool(np.all(np.maximum(-low, high) <= LARGEST))
+    n, d = rows.shape
+    box = agreed_box(scale, [Ranges(n, d, np.empty(0), np.empty(0))])
+    inside = (box.scale(low) >= LOW) & (box.scale(high) <= HIGH)
+    return bool(inside.all())
