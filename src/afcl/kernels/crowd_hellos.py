@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.compiling import compiled
 from afcl.kernels.crowds import add_row, apart, clear, finish, fold, send
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
+_compiled = compiled(error_model="numpy")
 
 
 @_compiled
