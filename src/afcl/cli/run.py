@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from afcl.cli.settings import bounds, settings
+from afcl.registry import criteria
 
 if TYPE_CHECKING:
     from afcl.core.protocol import AnyMethod
@@ -73,7 +74,7 @@ def run(
         None, help="Largest number of clusters considered (auto)."
     ),
     criterion: str | None = typer.Option(
-        None, help="auto, silhouette, simplified, ch, db or bic."
+        None, help=f"What chooses k: {', '.join(criteria())}."
     ),
     contacts: int | None = typer.Option(
         None, help="Messages a site is asked for, its first included (3)."
