@@ -12,8 +12,19 @@ import pytest
 from afcl import AFCL
 from afcl.cli import main
 from afcl.core import indices
+from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
-from afcl.registry import INDICES, Index, register_index
+from afcl.privacy import Level, parse_level
+from afcl.privacy.levels import _parsed
+from afcl.privacy.protection import Protection
+from afcl.registry import (
+    INDICES,
+    LEVELS,
+    Index,
+    PrivacyLevel,
+    register_index,
+    register_level,
+)
 from afcl.report.words import higher_is_better, index_name
 
 
@@ -71,3 +82,99 @@ def test_names_are_taken_once(toy):
     for name in ("auto", "ch", "toy"):
         with pytest.raises(InputError, match=f"the name '{name}' is taken"):
             register_index(Index(name, "another", lambda partition: 0.0))
+
+
+# ------------------------------------------------------------------ privacy levels
+
+
+class Rounded(Protection):
+    """Summaries of rows that were rounded first."""
+
+    seen: list[np.ndarray] = []
+
+    def read(self, family, inside, text):
+        if inside is None or not inside.isdecimal():
+            raise InputError(f"privacy {text!r}: say how many digits, as in rounded(2)")
+        return Level(family, detail=inside)
+
+    def view(self, X, level, params, rng):
+        rounded = np.round(as_rows(X).table(), int(level.detail))
+        self.seen.append(rounded)
+        return rounded
+
+
+@pytest.fixture
+def rounded():
+    level = PrivacyLevel(
+        "rounded",
+        ("rounded(2)",),
+        ("default",),
+        2,
+        Rounded,
+        "no row left its site, summaries of rounded rows did",
+        "Rows are rounded to {inside} digits before {min_cell} or more are summed up.",
+    )
+    register_level(level)
+    Rounded.seen.clear()
+    yield level
+    del LEVELS["rounded"]
+    _parsed.cache_clear()
+
+
+def test_a_new_level_runs(rows, rounded):
+    clients = np.arange(len(rows)) % 3
+    model = AFCL(privacy="rounded(1)", random_state=0).fit(rows, clients=clients)
+    assert model.n_clusters_ == 3
+    assert len(Rounded.seen) == 3  # once a client
+    assert all(np.array_equal(seen, np.round(seen, 1)) for seen in Rounded.seen)
+    with pytest.raises(InputError, match="say how many digits"):
+        AFCL(privacy="rounded").fit(rows)
+
+
+def test_a_new_level_is_read_allowed_and_named(rounded):
+    level = parse_level("Rounded( 2 )")
+    assert str(level) == "rounded(2)"
+    assert parse_level("summary").allows(level)
+    assert not parse_level("grouped(5)").allows(level)
+    with pytest.raises(InputError, match="secure goes with"):
+        parse_level("secure+rounded(2)")
+    with pytest.raises(InputError, match=r"dp-rounds\(8\) or rounded\(2\), or with"):
+        parse_level("private")
+    with pytest.raises(InputError, match=r"choose 'exact' or 'affine'"):
+        AFCL(preset="paper", privacy="rounded(2)").fit(np.eye(3))
+
+
+def test_a_new_level_is_told_by_command_line_and_report(
+    rows, rounded, tmp_path, capsys
+):
+    site, out = tmp_path / "site.csv", tmp_path / "out"
+    np.savetxt(site, rows, delimiter=",", header="u,v", comments="")
+    with pytest.raises(SystemExit, match="0"):
+        main(["run", str(site), "--out", str(out), "--privacy", "rounded(3)"])
+    assert "summaries of rounded rows did" in capsys.readouterr().out
+    assert "rounded to 3 digits before 5 or more" in (out / "report.html").read_text()
+
+
+def test_levels_are_read_once(rounded, monkeypatch):
+    read = []
+    keep = Rounded.read
+
+    def counted(self, *arguments):
+        read.append(arguments)
+        return keep(self, *arguments)
+
+    monkeypatch.setattr(Rounded, "read", counted)
+    rng = np.random.default_rng(0)
+    AFCL(privacy="rounded(2)", random_state=0).fit(rng.random((60, 2)))
+    assert len(read) == 1
+
+
+def test_names_of_levels_are_taken_once(rounded):
+    register_level(rounded)
+    with pytest.raises(InputError, match="the name 'dp' is taken"):
+        register_level(PrivacyLevel("dp", (), (), 0, Rounded, "", ""))
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_every_level_has_a_protection(name):
+    assert isinstance(LEVELS[name].worker(), Protection)

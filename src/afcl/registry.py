@@ -54,6 +54,44 @@ class Index:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class PrivacyLevel:
+    """A family of privacy levels: what people read of it, and where its work stands.
+
+    Attributes
+    ----------
+    name
+        What stands before the brackets.
+    examples
+        How a level of the family is written, for error messages and help.
+    presets
+        The presets that know it.
+    strictness
+        Its rung: who insists on a level takes part in runs at it or higher.
+    protection
+        ``package.module:Class``, or the class: a
+        :class:`afcl.privacy.protection.Protection`.
+    sent
+        What left the sites, in half a sentence.
+    promise
+        What that means; ``{inside}`` is what the brackets hold, ``{min_cell}`` the
+        smallest cell.
+    """
+
+    name: str
+    examples: tuple[str, ...]
+    presets: tuple[str, ...]
+    strictness: int
+    protection: str | type[Any]
+    sent: str
+    promise: str
+
+    def worker(self) -> Any:
+        """Return the protection, an object of its class."""
+        place = self.protection
+        return (resolve(place) if isinstance(place, str) else place)()
+
+
 _FORMULAS = "afcl.core.indices"
 
 #: The indices in the order they are shown. A new one is a line here.
@@ -84,3 +122,105 @@ def register_index(index: Index) -> None:
 def criteria() -> tuple[str, ...]:
     """Return what may choose k."""
     return (AUTO, *INDICES)
+
+
+#: The levels in the order they are shown; the first that a preset knows is its default.
+#: A new one is an entry here.
+LEVELS = {
+    level.name: level
+    for level in (
+        PrivacyLevel(
+            "exact",
+            ("exact",),
+            ("paper", "matlab"),
+            0,
+            "afcl.privacy.protection:Protection",
+            "this preset sends every row",
+            "Every row is uploaded in a form the server can invert. Only for data that "
+            "may leave its site.",
+        ),
+        PrivacyLevel(
+            "affine",
+            ("affine",),
+            ("paper",),
+            1,
+            "afcl.privacy.protection:Protection",
+            "sums of pulls were sent, and the rows that the seeds started from",
+            "A site sends how often and how far its rows pulled every seed, and at the "
+            "start the rows its seeds are drawn from. A seed that one row alone pulled "
+            "gives that row away.",
+        ),
+        PrivacyLevel(
+            "summary",
+            ("summary",),
+            ("default",),
+            2,
+            "afcl.privacy.protection:Protection",
+            "no row left its site",
+            "A site sends groups of at least {min_cell} rows, each as count, mean and "
+            "scatter; no row leaves its site. Summaries are not nothing: who subtracts "
+            "several messages of a site from each other may find single rows.",
+        ),
+        PrivacyLevel(
+            "grouped",
+            ("grouped(5)",),
+            ("default",),
+            3,
+            "afcl.privacy.grouped:Grouped",
+            "no row left its site, groups of rows did",
+            "Similar rows are put into groups of at least {inside} once, before the "
+            "first message, and every message is made of whole groups: whatever is "
+            "compared with whatever, a group is the finest thing that comes out.",
+        ),
+        PrivacyLevel(
+            "secure",
+            ("secure", "secure+grouped(5)", "secure(he)"),
+            ("default",),
+            3,  # that of the level it goes with
+            "afcl.privacy.secure:Secure",
+            "only sums over cohorts of sites can be read",
+            "After the first message a site's numbers are masked or encrypted; only "
+            "sums over a cohort of sites can be read, as long as the coordinator plays "
+            "by the rules.",
+        ),
+        PrivacyLevel(
+            "dp",
+            ("dp(8)", "dp(8, 1e-6)"),
+            ("default",),
+            5,
+            "afcl.privacy.dp:Released",
+            "noise hides every single row",
+            "Differentially private: each site releases one noisy summary, so that "
+            "whether a single row is in it can hardly be told (ε = {inside}; smaller "
+            "is safer).",
+        ),
+        PrivacyLevel(
+            "dp-rounds",
+            ("dp-rounds(8)",),
+            ("default",),
+            4,
+            "afcl.privacy.dp:PerMessage",
+            "noise hides every single row",
+            "Differentially private with fresh noise in every message (ε = {inside}; "
+            "smaller is safer).",
+        ),
+    )
+}
+
+
+def register_level(level: PrivacyLevel) -> None:
+    """Add a privacy level for this process; see docs/how-to/add-a-privacy-level.md."""
+    if LEVELS.get(level.name, level) != level:
+        raise InputError(f"the name {level.name!r} is taken: choose another")
+    LEVELS[level.name] = level
+
+
+def levels_of(preset: str) -> tuple[str, ...]:
+    """Return the names of the levels a preset knows, its default first."""
+    return tuple(name for name, level in LEVELS.items() if preset in level.presets)
+
+
+def ways_to_write(preset: str) -> str:
+    """Return examples of a preset's levels, in words."""
+    *most, last = (text for name in levels_of(preset) for text in LEVELS[name].examples)
+    return f"{', '.join(most)} or {last}" if most else last

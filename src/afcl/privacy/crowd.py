@@ -13,7 +13,7 @@ from afcl.core.batch import Batch, Crowd, Spread, at_once, offsets_of, one_after
 from afcl.core.cells import cells_of
 from afcl.core.crowd import Stands, condense
 from afcl.core.params import DefaultParams
-from afcl.privacy.clients import on_grid
+from afcl.privacy.secure import on_grid
 
 
 def extremes(

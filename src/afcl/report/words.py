@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from afcl.registry import INDICES
+from afcl.registry import INDICES, LEVELS
 from afcl.report.facts import COORDINATOR, MEMBER, Facts
 from afcl.report.markup import count, number, size_of, span_of
 
@@ -177,30 +177,18 @@ def privacy(facts: Facts) -> tuple[str, str]:
 def _meaning(level: str, facts: Facts) -> str:
     family, _, inside = level.partition("(")
     inside = inside.rstrip(")")
+    family = family.strip()
+    if family == "rival":
+        return (
+            "This method is not AFCL and uploads what its paper says; docs/methods.md "
+            "lists it. Do not take it for private."
+        )
+    if family not in LEVELS:
+        return f"Level '{level}': docs/privacy.md says what it means."
     least = facts.parameters.get("min_cell", 5)
-    return {
-        "summary": f"A site sends groups of at least {least} rows, each as count, mean "
-        "and scatter; no row leaves its site. Summaries are not nothing: who subtracts "
-        "several messages of a site from each other may find single rows.",
-        "exact": "Every row is uploaded in a form the server can invert. Only for data "
-        "that may leave its site.",
-        "affine": "A site sends how often and how far its rows pulled every seed, and "
-        "at the start the rows its seeds are drawn from. A seed that one row alone "
-        "pulled gives that row away.",
-        "grouped": f"Similar rows are put into groups of at least {inside or 5} once, "
-        "before the first message, and every message is made of whole groups: whatever "
-        "is compared with whatever, a group is the finest thing that comes out.",
-        "secure": "After the first message a site's numbers are masked or encrypted; "
-        "only sums over a cohort of sites can be read, as long as the coordinator "
-        "plays by the rules.",
-        "dp": "Differentially private: each site releases one noisy summary, so that "
-        f"whether a single row is in it can hardly be told (ε = {inside or '?'}; "
-        "smaller is safer).",
-        "dp-rounds": "Differentially private with fresh noise in every message "
-        f"(ε = {inside or '?'}; smaller is safer).",
-        "rival": "This method is not AFCL and uploads what its paper says; "
-        "docs/methods.md lists it. Do not take it for private.",
-    }.get(family.strip(), f"Level '{level}': docs/privacy.md says what it means.")
+    if not inside:
+        inside = "5" if family == "grouped" else "?"
+    return LEVELS[family].promise.format(inside=inside, min_cell=least)
 
 
 def cautions(facts: Facts) -> list[str]:
