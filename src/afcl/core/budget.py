@@ -18,9 +18,13 @@ from afcl.core.cells import nothing, union
 from afcl.core.condense import condense_cells
 from afcl.core.state import Pooled, ServerState, View
 
-#: Of `max_cells`, cells that clients keep one by one and that pooled replies may have.
-#: The pool gets the rest of one half, so that there is room before the next time.
-SINGLE, REPLIES, ALL = 16, 4, 2
+#: One part in so many of `max_cells` is left to clients that are remembered singly.
+SINGLE = 16
+#: One part in so many is what the pooled replies about candidates may take.
+REPLIES = 4
+#: One part in so many is what everything together is condensed to; the rest is room
+#: until the next time.
+ALL = 2
 
 
 def within_budget(state: ServerState) -> ServerState:
