@@ -125,3 +125,4 @@ pictures: $(STAMP)
 
 clean:
 	rm -rf .venv afcl-demo site .coverage .mypy_cache .ruff_cache .pytest_cache
+	find src -name '*.nb[ic]' -delete

@@ -1,8 +1,11 @@
 """The scikit-learn face: contract, attributes, edges, saving."""
 
+import copy
+import io
 import logging
 import pickle
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -428,9 +431,68 @@ def test_verbose_logs_progress(sd1, caplog):
     assert "k = 4" in caplog.text
 
 
-def test_pickles(fitted, sd1):
-    again = pickle.loads(pickle.dumps(fitted))
-    assert np.array_equal(again.predict(sd1[0]), fitted.labels_)
+class TestPickling:
+    def test_predicts_and_shows_as_before(self, fitted, sd1):
+        again = pickle.loads(pickle.dumps(fitted))
+        assert np.array_equal(again.predict(sd1[0]), fitted.labels_)
+        assert np.array_equal(again.labels_, fitted.labels_)
+        assert np.array_equal(again.cluster_centers_, fitted.cluster_centers_)
+        assert np.array_equal(again.path_.k, fitted.path_.k)
+        assert np.array_equal(again.cut(2, sd1[0]), fitted.cut(2))
+        assert [a.tolist() for a in again.client_labels_] == [
+            a.tolist() for a in fitted.client_labels_
+        ]
+        with pytest.raises(InputError, match=r"call cut\(k, X\)"):
+            again.cut(2)
+
+    @pytest.mark.parametrize("how", ["fit", "fit_clients"])
+    @pytest.mark.parametrize("privacy", ["summary", "grouped(3)", "secure"])
+    def test_holds_no_row(self, how, privacy):
+        X = np.random.default_rng(0).normal(size=(600, 40))
+        owner = np.repeat(np.arange(12), 50)
+        model = AFCL(random_state=0, max_rounds=2, privacy=privacy)
+        if how == "fit":
+            model.fit(X, clients=owner)
+        else:
+            model.fit_clients([X[owner == g] for g in range(12)])
+        with io.BytesIO() as file:
+            joblib.dump(model, file)
+            written = (pickle.dumps(model), file.getvalue())
+        for data in written:
+            for rows in (X, model._box.scale(X)):
+                for part in (*rows, *rows.T[:, :20]):
+                    assert part.tobytes() not in data
+                    assert part.astype(np.float32).tobytes() not in data
+
+    def test_does_not_grow_with_the_rows(self):
+        rng = np.random.default_rng(0)
+        spots = rng.normal(size=(3, 50)) * 9
+        sizes = []
+        for n in (600, 6000):
+            X = spots[np.arange(n) % 3] + rng.normal(size=(n, 50))
+            sizes.append(len(pickle.dumps(AFCL(random_state=0, n_seeds=8).fit(X))))
+        labels = 2 * 8 * (6000 - 600)  # labels_ and client_labels_ do
+        assert sizes[1] - sizes[0] < 1.2 * labels < 8 * 50 * 5400 / 10
+
+    def test_labels_kept_elsewhere_stay_there(self, fitted):
+        model = copy.copy(fitted)
+        model.client_labels_ = [iter(()), np.arange(3)]
+        again = pickle.loads(pickle.dumps(model))
+        assert [len(labels) for labels in again.client_labels_] == [0, 3]
+
+    def test_a_pickle_of_before_loads_without_its_rows(self, fitted, sd1):
+        before = {**vars(fitted), "_fit_rows": [sd1[0]]}
+        again = AFCL.__new__(AFCL)
+        again.__setstate__(before)
+        assert again._fit_rows is None
+        assert np.array_equal(again.predict(sd1[0]), fitted.labels_)
+
+    def test_copies_within_the_process_keep_the_rows(self, fitted):
+        for twin in (copy.copy(fitted), copy.deepcopy(fitted)):
+            assert np.array_equal(twin.cut(2), fitted.cut(2))
+
+    def test_unfitted(self):
+        assert pickle.loads(pickle.dumps(AFCL(min_cell=7))).min_cell == 7
 
 
 def test_random_state_none_and_generator_like(sd1):

@@ -17,9 +17,11 @@ from afcl.core import client as clients_of_core
 from afcl.core.cells import cells_of
 from afcl.core.messages import Update
 from afcl.core.params import DefaultParams
+from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
-from afcl.privacy import clients, masks, synopsis
+from afcl.privacy import clients, grouped, masks, synopsis
 from afcl.privacy.attacks import Released
+from afcl.privacy.grouped import Grouped
 from afcl.privacy.grouping import group_rows
 from afcl.runtime.site import Site
 
@@ -96,7 +98,7 @@ def test_values_that_many_rows_share_are_known_but_nobody_is_singled_out(seed):
 
 
 def test_groups_that_are_none_are_caught(seed, monkeypatch):
-    monkeypatch.setattr(clients, "_stands_for", lambda X, *_: X)
+    monkeypatch.setattr(Grouped, "view", lambda self, X, *_: as_rows(X).table())
     found = only("grouped(5)", seed, rounds=30)
     assert found.broken
     assert "of the rows were recovered" in found.reasons[0]
@@ -115,7 +117,7 @@ def test_groups_formed_anew_are_caught(seed, monkeypatch):
         self._view = None
         return keep(self, *arguments)
 
-    monkeypatch.setattr(clients, "group_rows", regrouped)
+    monkeypatch.setattr(grouped, "group_rows", regrouped)
     monkeypatch.setattr(Site, "_working", forgetful)
     found = only("grouped(5)", seed)
     assert found.broken

@@ -12,8 +12,9 @@ from sklearn.metrics import (
     silhouette_score,
 )
 
+from afcl.core import indices
 from afcl.core.cells import cells_of, pool, union
-from afcl.core.indices import bic, calinski_harabasz, choose, davies_bouldin, goodness
+from afcl.core.indices import Partition, choose, goodness
 from afcl.core.seeding import plus_plus
 from afcl.kernels import lloyd, silhouettes
 
@@ -32,6 +33,22 @@ def partition(seed, n=150, d=3, k=5):
 
 def floats(*values):
     return np.array(values, dtype=np.float64)
+
+
+def parted(counts, means, scatters):
+    return Partition(counts, means, scatters, np.nan, np.nan)
+
+
+def calinski_harabasz(counts, means, scatters):
+    return indices.calinski_harabasz(parted(counts, means, scatters))
+
+
+def davies_bouldin(counts, means, scatters):
+    return indices.davies_bouldin(parted(counts, means, scatters))
+
+
+def bic(counts, scatters, d):
+    return indices.bic(parted(counts, np.zeros((len(counts), d)), scatters))
 
 
 # --------------------------------------------------------------- silhouettes

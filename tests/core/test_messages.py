@@ -82,8 +82,20 @@ def test_payload_registers_and_returns_the_class(monkeypatch):
     class Word:
         text: str
 
-    assert messages.PAYLOADS == {"Word": Word}
+    name = f"{__name__}:{Word.__qualname__}"
+    assert messages.PAYLOADS == {name: Word}
     assert Word("a").text == "a"
+
+
+def test_two_payloads_cannot_share_a_name(monkeypatch):
+    monkeypatch.setattr(messages, "PAYLOADS", {})
+    one: type = payload(type("Word", (), {"__module__": "afcl.methods.one"}))
+    again: type = payload(type("Word", (), {"__module__": "afcl.methods.one"}))
+    assert messages.PAYLOADS == {"Word": again}  # a reloaded module's
+    assert one is not again
+    with pytest.raises(ValueError, match="called 'Word', in afcl.methods.one and in "):
+        payload(type("Word", (), {"__module__": "afcl_bench.two"}))
+    assert messages.PAYLOADS == {"Word": again}
 
 
 def test_a_client_does_not_say_who_it_is():

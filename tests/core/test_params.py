@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afcl.core.params import CRITERIA, DefaultParams, PaperParams, from_options
+from afcl.core.params import DefaultParams, PaperParams, from_options
 from afcl.exceptions import InputError
+from afcl.registry import criteria
 
 
 def test_the_defaults_are_the_documented_ones():
@@ -100,7 +101,7 @@ def test_default_refusals(options, text):
         DefaultParams(**options)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("criterion", criteria())
 def test_every_criterion_is_accepted(criterion):
     assert DefaultParams(criterion=criterion).criterion == criterion
 

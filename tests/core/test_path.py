@@ -16,7 +16,7 @@ from afcl.core.path import (
     Built,
     build_path,
     polish,
-    summary_scores,
+    scored,
     summary_silhouettes,
     ward,
 )
@@ -178,8 +178,9 @@ def test_scores_of_the_summary_follow_from_the_rows(seed):
     labels = rng.permutation(np.arange(90) % 3)
     found = cells_of(X, labels, 3)
     level = Built(found.means, found.counts.astype(float), found.scatters, {})
-    scores = summary_scores(level)
-    assert set(scores) == {"ch", "db", "bic"}
+    scores = scored(level, 0.5, 0.25).scores
+    assert list(scores) == ["silhouette", "simplified", "ch", "db", "bic"]
+    assert (scores["silhouette"], scores["simplified"]) == (0.5, 0.25)
     assert None not in scores.values()
 
 

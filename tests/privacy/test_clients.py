@@ -16,6 +16,7 @@ from afcl.privacy import clients
 from afcl.privacy.accountant import epsilon_of
 from afcl.privacy.grouping import group_rows
 from afcl.privacy.masks import Sealed
+from afcl.privacy.secure import GRID
 from afcl.runtime.codec import encode
 
 X = np.random.default_rng(0).random((60, 2))
@@ -80,7 +81,7 @@ def test_secure_says_hello_on_a_grid_and_shows_a_key():
     said = method.hello(view, params, client_rng(0, 0, 0)).payload
     assert isinstance(view, Sealed)
     assert isinstance(said, SecureHello)
-    steps = said.cells.means / clients.GRID
+    steps = said.cells.means / GRID
     assert np.array_equal(steps, np.rint(steps))
     assert said.cells.counts.min() >= 5
     assert len(said.key) == 64

@@ -16,8 +16,9 @@ from afcl.core.terms import Terms
 from afcl.methods import get_method
 from afcl.methods.presets import PRESETS
 from afcl.privacy.attacks import Heard
-from afcl.privacy.levels import FAMILIES, Level, parse_level
+from afcl.privacy.levels import Level, parse_level
 from afcl.privacy.masks import Sealed
+from afcl.registry import LEVELS
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Coordinator, Spec
 from afcl.runtime.demands import demands
@@ -127,8 +128,7 @@ class Tapped:
 def method_at(level: Level) -> AnyMethod:
     """Return the method that knows a level: the first preset that does."""
     family = "secure" if level.secure else level.family
-    preset = next(name for name, known in FAMILIES.items() if family in known)
-    return get_method(PRESETS[preset])
+    return get_method(PRESETS[LEVELS[family].presets[0]])
 
 
 def tapped(

@@ -12,21 +12,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from afcl.cli.settings import bounds, settings
+from afcl.registry import LEVELS, criteria, ways_to_write
 
 if TYPE_CHECKING:
     from afcl.core.protocol import AnyMethod
 
-#: What a run's level says of the rows, by its family.
-SENT = {
-    "summary": "no row left its site",
-    "grouped": "no row left its site, groups of rows did",
-    "secure": "only sums over cohorts of sites can be read",
-    "dp": "noise hides every single row",
-    "dp-rounds": "noise hides every single row",
-    "affine": "sums of pulls were sent, and the rows that the seeds started from",
-    "exact": "this preset sends every row",
-    "rival": "docs/methods.md says what this method uploads",
-}
+#: What is said of the rows if the method is a rival.
+RIVAL_SENT = "docs/methods.md says what this method uploads"
 
 
 def run(
@@ -48,8 +40,8 @@ def run(
     ),
     privacy: str | None = typer.Option(
         None,
-        help="summary, 'grouped(5)', secure, 'secure+grouped(5)' or 'dp(8)'; "
-        "preset paper: exact or affine; matlab: exact.",
+        help=f"{ways_to_write('default')}, in quotes where there are brackets; preset "
+        f"paper: {ways_to_write('paper')}; matlab: {ways_to_write('matlab')}.",
     ),
     min_cell: int | None = typer.Option(
         None, help="Smallest group of rows a site may describe (5)."
@@ -73,7 +65,7 @@ def run(
         None, help="Largest number of clusters considered (auto)."
     ),
     criterion: str | None = typer.Option(
-        None, help="auto, silhouette, simplified, ch, db or bic."
+        None, help=f"What chooses k: {', '.join(criteria())}."
     ),
     contacts: int | None = typer.Option(
         None, help="Messages a site is asked for, its first included (3)."
@@ -262,15 +254,20 @@ def in_words(result: dict[str, Any]) -> list[str]:
     lines.append(
         f"{result['rounds']} rounds, at most {most} "
         f"{'message' if most == 1 else 'messages'} a site, "
-        f"{sent / 1000:,.1f} kB sent in all; {_said(result)}."
+        f"{sent / 1000:,.1f} kB sent in all; {_sent(result)}."
     )
     return lines
 
 
-def _said(result: dict[str, Any]) -> str:
+def _sent(result: dict[str, Any]) -> str:
     """Say what left the sites."""
     level = result["parameters"]["privacy"]
-    return SENT[level.split("+")[0].split("(")[0]]
+    return RIVAL_SENT if level == "rival" else LEVELS[_family(level)].sent
+
+
+def _family(level: str) -> str:
+    """Return a level's name in the registry: what stands before `+` and brackets."""
+    return level.partition("+")[0].partition("(")[0]
 
 
 def _sizes(sizes: list[int]) -> str:

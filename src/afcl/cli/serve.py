@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from afcl.cli.settings import bounds, settings
+from afcl.registry import ways_to_write
 
 if TYPE_CHECKING:
     from afcl.cli.story import Story
@@ -60,7 +61,7 @@ def serve(
     ),
     min_cell: int | None = typer.Option(None, help="Smallest group of rows (5)."),
     privacy: str | None = typer.Option(
-        None, help="summary, 'grouped(5)', secure or 'dp(8)': see docs/privacy.md."
+        None, help=f"{ways_to_write('default')}: see docs/privacy.md."
     ),
     cohort: int | None = typer.Option(
         None, help="Sites whose sums are read together at 'secure' (10, at least 3)."

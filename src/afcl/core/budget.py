@@ -18,12 +18,12 @@ from afcl.core.cells import nothing, union
 from afcl.core.condense import condense_cells
 from afcl.core.state import Pooled, ServerState, View
 
-#: Of `max_cells` this part is kept for clients that are remembered one by one.
+#: One part in so many of `max_cells` is left to clients that are remembered singly.
 SINGLE = 16
-#: This part at the most is taken by pooled replies.
+#: One part in so many is what the pooled replies about candidates may take.
 REPLIES = 4
-#: This part is left after condensing, so that there is room before the next time: the
-#: pool of memories gets what the other two leave of it.
+#: One part in so many is what everything together is condensed to; the rest is room
+#: until the next time.
 ALL = 2
 
 

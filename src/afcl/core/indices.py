@@ -5,61 +5,94 @@ With O, B, Z the count, mean and scatter of every cluster and V = Z/O, the mean
 squared distance of x to the members of a cluster is |x - B|^2 + V. That gives the
 silhouette under squared distances exactly, and with square roots an approximation
 of the Euclidean one: the *moment silhouette*.
+
+Which indices there are says :data:`afcl.registry.INDICES`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from afcl._typing import Floats
 from afcl.core.protocol import Scores
 from afcl.kernels import crowding
-
-#: The index names in the order they are shown.
-INDICES = ("silhouette", "simplified", "ch", "db", "bic")
-
-#: Whether more is better.
-HIGHER_IS_BETTER = {
-    "silhouette": True,
-    "simplified": True,
-    "ch": True,
-    "db": False,
-    "bic": True,
-}
+from afcl.registry import AUTO
+from afcl.registry import INDICES as INDICES
 
 #: Sums of the rule this close are a tie: larger BIC, then smaller k.
 TIE = 1e-9
+#: A variance below this counts as this: rows that coincide would be infinitely likely.
+LEAST_VARIANCE = 1e-12
 
 
-def bic(counts: Floats, scatters: Floats, n_features: int) -> float:
-    """BIC of a mixture of equal spherical Gaussians, hard assignments."""
-    n, k = counts.sum(), counts.shape[0]
-    variance = max(scatters.sum() / (n * n_features), 1e-12)
-    fit = -0.5 * n * n_features * np.log(variance)
-    shares = (counts * np.log(counts / n)).sum()
-    return float(fit + shares - 0.5 * k * (n_features + 1) * np.log(n))
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What is known of one clustering, and all that an index is computed from.
+
+    Attributes
+    ----------
+    counts, means, scatters : ndarray of shape (k,), (k, d), (k,)
+        O, B and Z of every cluster.
+    silhouette, simplified : float
+        Means over all rows, of the moment and of the simplified silhouette.
+    """
+
+    counts: Floats
+    means: Floats
+    scatters: Floats
+    silhouette: float
+    simplified: float
 
 
-def calinski_harabasz(counts: Floats, means: Floats, scatters: Floats) -> float | None:
-    """Calinski-Harabasz from (O, B, Z); None where it is not defined."""
+def scores_of(partition: Partition) -> Scores:
+    """Return every index of a clustering, None where one is not defined."""
+    return {name: index.score(partition) for name, index in INDICES.items()}
+
+
+def mean_silhouette(partition: Partition) -> float:
+    """Moment silhouette, the mean over all rows."""
+    return partition.silhouette
+
+
+def mean_simplified(partition: Partition) -> float:
+    """Simplified silhouette, the mean over all rows."""
+    return partition.simplified
+
+
+def calinski_harabasz(partition: Partition) -> float | None:
+    """Calinski-Harabasz from (O, B, Z)."""
+    counts, means = partition.counts, partition.means
     n, k = counts.sum(), counts.shape[0]
     if k < 2 or n <= k:
         return None
     middle = (counts[:, None] * means).sum(axis=0) / n
     between = (counts * ((means - middle) ** 2).sum(axis=1)).sum()
-    within = scatters.sum()
+    within = partition.scatters.sum()
     if within <= 0:
         return 1.0
     return float(between * (n - k) / (within * (k - 1.0)))
 
 
-def davies_bouldin(counts: Floats, means: Floats, scatters: Floats) -> float | None:
+def davies_bouldin(partition: Partition) -> float | None:
     """Davies-Bouldin with root-mean-square radii, from (O, B, Z)."""
+    counts = partition.counts
     if counts.shape[0] < 2:
         return None
-    return crowding(np.sqrt(scatters / counts), means) / len(counts)
+    radii = np.sqrt(partition.scatters / counts)
+    return crowding(radii, partition.means) / len(counts)
+
+
+def bic(partition: Partition) -> float:
+    """BIC of a mixture of equal spherical Gaussians, hard assignments."""
+    counts, d = partition.counts, partition.means.shape[1]
+    n, k = counts.sum(), counts.shape[0]
+    variance = max(partition.scatters.sum() / (n * d), LEAST_VARIANCE)
+    fit = -0.5 * n * d * np.log(variance)
+    shares = (counts * np.log(counts / n)).sum()
+    return float(fit + shares - 0.5 * k * (d + 1) * np.log(n))
 
 
 def _normalised(values: Floats) -> Floats:
@@ -76,7 +109,7 @@ def choose(levels: Sequence[tuple[int, Scores]], criterion: str, band: float) ->
     among these the largest sum of normalised BIC and simplified silhouette.
     """
     ks = np.array([k for k, _ in levels])
-    if criterion != "auto":
+    if criterion != AUTO:
         return int(np.lexsort((ks, -goodness(levels, criterion)))[0])
     silhouette = goodness(levels, "silhouette")
     inside = np.flatnonzero(silhouette >= silhouette.max() - band)
@@ -88,7 +121,7 @@ def choose(levels: Sequence[tuple[int, Scores]], criterion: str, band: float) ->
 
 def goodness(levels: Sequence[tuple[int, Scores]], criterion: str) -> Floats:
     """One number a level, more is better; an undefined index is the worst."""
-    name = "silhouette" if criterion == "auto" else criterion
-    sign = 1.0 if HIGHER_IS_BETTER[name] else -1.0
+    name = "silhouette" if criterion == AUTO else criterion
+    sign = 1.0 if INDICES[name].higher_is_better else -1.0
     values = [scores[name] for _, scores in levels]
     return np.array([-np.inf if v is None else sign * v for v in values])

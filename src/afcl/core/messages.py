@@ -24,14 +24,36 @@ from afcl.exceptions import RejectedMessage
 
 UNSTAMPED: ClientId = -1
 
+#: What may travel, by the name it has on the wire.
 PAYLOADS: dict[str, type[Any]] = {}
+
+#: Packages whose payloads go by their bare class name. Messages and journals have held
+#: these names from the beginning; everybody else's are qualified by their module.
+BARE_NAMED = ("afcl", "afcl_bench")
 
 T = TypeVar("T")
 
 
+def payload_name(kind: type[Any]) -> str:
+    """Return the name a payload has on the wire: `Cells`, or `package.module:Cells`."""
+    if kind.__module__.partition(".")[0] in BARE_NAMED:
+        return kind.__name__
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
 def payload(kind: type[T]) -> type[T]:
-    """Register a dataclass as something that may travel inside a message."""
-    PAYLOADS[kind.__name__] = kind
+    """Register a dataclass as something that may travel inside a message.
+
+    The same class may come again, as it does when its module is reloaded.
+    """
+    name = payload_name(kind)
+    known = PAYLOADS.get(name, kind)
+    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise ValueError(
+            f"two payloads are called {name!r}, in {known.__module__} and in "
+            f"{kind.__module__}: rename one"
+        )
+    PAYLOADS[name] = kind
     return kind
 
 

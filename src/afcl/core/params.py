@@ -10,14 +10,12 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 from afcl.exceptions import InputError
+from afcl.registry import criteria
 
 #: More cells per square root of rows than any client has.
 MOST_PER_ROOT = 1e6
 #: Fewer remembered cells than this would not show clusters.
 LEAST_CELLS = 1024
-#: What may choose k; `auto` is the rule of the moment silhouette's band.
-CRITERIA = ("auto", "silhouette", "simplified", "ch", "db", "bic")
-
 
 T = TypeVar("T")
 
@@ -49,7 +47,8 @@ class DefaultParams:
     max_clusters
         Largest k that may be the answer; None follows the number of rows.
     criterion
-        One of :data:`CRITERIA`.
+        What chooses k: the name of an index, or `auto`, the rule of the moment
+        silhouette's band.
     min_cell
         Smallest cell a client may upload.
     contacts
@@ -95,9 +94,10 @@ class DefaultParams:
             self.max_clusters is None or self.max_clusters >= 1,
             f"max_clusters must be 'auto' or at least 1, not {self.max_clusters}",
         )
+        known = criteria()
         _require(
-            self.criterion in CRITERIA,
-            f"unknown criterion {self.criterion!r}; choose from {', '.join(CRITERIA)}",
+            self.criterion in known,
+            f"unknown criterion {self.criterion!r}; choose from {', '.join(known)}",
         )
         for name in ("min_cell", "contacts", "candidates"):
             value = getattr(self, name)

@@ -10,7 +10,7 @@ import numpy as np
 from afcl import kernels
 from afcl._typing import Floats
 from afcl.core.cells import pool
-from afcl.core.indices import bic, calinski_harabasz, davies_bouldin
+from afcl.core.indices import Partition, scores_of
 from afcl.core.messages import Cells
 from afcl.core.protocol import Merge, Scores
 from afcl.kernels import lloyd, silhouettes
@@ -69,13 +69,12 @@ def summary_silhouettes(bag: Cells, level: Built) -> tuple[Floats, Floats]:
     return simplified, moment
 
 
-def summary_scores(level: Built) -> Scores:
-    """Return the indices that follow from (O, B, Z) alone."""
-    return {
-        "ch": calinski_harabasz(level.counts, level.centers, level.scatters),
-        "db": davies_bouldin(level.counts, level.centers, level.scatters),
-        "bic": bic(level.counts, level.scatters, level.centers.shape[1]),
-    }
+def scored(level: Built, silhouette: float, simplified: float) -> Built:
+    """Return the level with its indices, given the means of the two silhouettes."""
+    known = Partition(
+        level.counts, level.centers, level.scatters, silhouette, simplified
+    )
+    return replace(level, scores=scores_of(known))
 
 
 def build_path(
@@ -103,8 +102,7 @@ def build_path(
         if counts.shape[0] < 2:
             continue
         bare = Built(centers, counts, scatters, {})
-        scores: Scores = {"silhouette": moment / n, "simplified": simplified / n}
-        level = replace(bare, scores={**scores, **summary_scores(bare)})
+        level = scored(bare, moment / n, simplified / n)
         rival = levels.get(level.k)
         if rival is None or _silhouette(level) > _silhouette(rival):
             levels[level.k] = level

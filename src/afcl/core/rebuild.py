@@ -20,11 +20,11 @@ from afcl.core.path import (
     Built,
     build_path,
     polish,
-    summary_scores,
+    scored,
     summary_silhouettes,
     ward,
 )
-from afcl.core.protocol import Scores, server_rng
+from afcl.core.protocol import server_rng
 from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import Candidate, ServerState
 from afcl.kernels import assign, lloyd
@@ -176,20 +176,14 @@ def _update_candidates(state: ServerState) -> ServerState:
             polished.append(candidate)
             continue
         level = Built(centers, counts, scatters, {})
-        polished.append(
-            Candidate(
-                replace(
-                    level, scores=_federated_scores(state, position, level, silent)
-                ),
-                candidate.revision + 1,
-            )
-        )
+        level = _federated_scores(state, position, level, silent)
+        polished.append(Candidate(level, candidate.revision + 1))
     return replace(state, candidates=tuple(polished))
 
 
 def _federated_scores(
     state: ServerState, position: int, level: Built, silent: Cells
-) -> Scores:
+) -> Built:
     """R7: replied sums where there are any, the server's own view elsewhere."""
     simplified, moment = state.replied_sums(position).tolist()
     if len(silent):
@@ -197,5 +191,4 @@ def _federated_scores(
         simplified += float((silent.counts * cell_simplified).sum())
         moment += float((silent.counts * cell_moment).sum())
     n = state.total_rows()
-    scores: Scores = {"silhouette": moment / n, "simplified": simplified / n}
-    return {**scores, **summary_scores(level)}
+    return scored(level, moment / n, simplified / n)

@@ -45,9 +45,9 @@ def _names(source: Any) -> tuple[str, ...] | None:
 def _check(source: Any, number: int, names: tuple[str, ...] | None, width: int) -> None:
     have = _names(source)
     if have != names or source.shape[1] != width:
-        told = "unnamed" if have is None else ", ".join(have)
+        own = "unnamed" if have is None else ", ".join(have)
         asked = f"{width} without names" if names is None else ", ".join(names)
         raise InputError(
-            f"the columns of table {number} are {told}, those of the others {asked}: "
+            f"the columns of table {number} are {own}, those of the others {asked}: "
             "choose the same columns in the same order"
         )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -295,7 +296,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         k : int
             One of ``path_.k``.
         X : array-like of shape (n_samples, n_features), default=None
-            Rows to label; None: the training rows (a loaded model has none).
+            Rows to label; None: the training rows (a model that was loaded or
+            unpickled has none).
 
         Returns
         -------
@@ -316,6 +318,28 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         return labels
 
     # ------------------------------------------------------------------ keeping
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: what :meth:`save` keeps, and no training row."""
+        state: dict[str, Any] = super().__getstate__()
+        return storage.without_rows(state)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle held; pickles of before held the rows, which go."""
+        super().__setstate__(storage.without_rows(state))
+
+    def __copy__(self) -> Self:
+        """Copy within this process, where the rows may stay."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy deeply within this process, where the rows may stay."""
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
 
     def save(self, path: Path | str) -> None:
         """Write the fitted model to a folder: ``model.json`` and ``arrays.npz``.

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fitted models as files: JSON for what is said, NPZ for arrays; never a pickle."""
+"""Fitted models that travel: what is kept of them, and the files they are saved as.
+
+A saved model is JSON for its description and NPZ for its arrays, never a pickle; a
+model that a user pickles leaves the same things behind.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from afcl._typing import AnyArray
+from afcl._typing import AnyArray, Ints
 from afcl.core.protocol import Clustering, Merge, PathLevel
 from afcl.core.scale import Box
 from afcl.exceptions import InputError
@@ -21,16 +25,13 @@ if TYPE_CHECKING:
 
     ModelT = TypeVar("ModelT", bound=FederatedClusterer)
 
+#: Of the files; a change that old readers cannot read raises it.
 FORMAT = 1
 
 
 def save(model: FederatedClusterer, folder: Path) -> None:
     """Write `model` to `folder`; the JSON file comes last and makes it valid."""
-    # Labels that are kept elsewhere stay there.
-    held = [
-        labels if isinstance(labels, np.ndarray) else np.empty(0, dtype=np.int64)
-        for labels in model.client_labels_
-    ]
+    held = _held(model.client_labels_)
     arrays: dict[str, AnyArray] = {
         **({} if model.labels_ is None else {"labels": model.labels_}),
         "client_rows": np.array([len(labels) for labels in held]),
@@ -39,7 +40,7 @@ def save(model: FederatedClusterer, folder: Path) -> None:
         "box_low": model._box.low,
         "box_span": model._box.span,
     }
-    said = {
+    description = {
         "format": FORMAT,
         "class": type(model).__name__,
         "params": _plain_params(model),
@@ -54,42 +55,64 @@ def save(model: FederatedClusterer, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / "arrays.npz", allow_pickle=False, **arrays)
     part = folder / "model.json.part"
-    part.write_text(json.dumps(said))
+    part.write_text(json.dumps(description))
     os.replace(part, folder / "model.json")
 
 
 def load(kind: type[ModelT], folder: Path) -> ModelT:
     """Read the model in `folder`, which must be of class `kind`."""
     try:
-        said = json.loads((folder / "model.json").read_text())
+        description = json.loads((folder / "model.json").read_text())
         with np.load(folder / "arrays.npz", allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError) as error:
         raise InputError(f"{folder} holds no saved model: {error}") from error
-    if said.get("format") != FORMAT or said.get("class") != kind.__name__:
+    found, written = description.get("class"), description.get("format")
+    if written != FORMAT or found != kind.__name__:
         raise InputError(
-            f"{folder} holds a {said.get('class')} of format {said.get('format')}, "
+            f"{folder} holds a {found} of format {written}, "
             f"not a {kind.__name__} of format {FORMAT}"
         )
-    model = kind(**_params(said["params"]))
-    model.n_features_in_ = said["n_features"]
-    if said["feature_names"]:
-        model.feature_names_in_ = np.array(said["feature_names"], dtype=object)
-    model.n_rounds_ = said["n_rounds"]
-    model.upload_bytes_ = said["upload_bytes"]
+    model = kind(**_params(description["params"]))
+    model.n_features_in_ = description["n_features"]
+    if description["feature_names"]:
+        model.feature_names_in_ = np.array(description["feature_names"], dtype=object)
+    model.n_rounds_ = description["n_rounds"]
+    model.upload_bytes_ = description["upload_bytes"]
     model.trace_ = Trace()
-    model.trace_.events = said["trace"]
+    model.trace_.events = description["trace"]
     model.labels_ = arrays.get("labels")
     ends = np.cumsum(arrays["client_rows"])[:-1]
     model.client_labels_ = np.split(arrays["client_labels"], ends)
     model._fit_rows = None
     model._fitted(
-        _read(said["clustering"], "final", arrays),
-        _read(said["raw"], "raw", arrays),
+        _read(description["clustering"], "final", arrays),
+        _read(description["raw"], "raw", arrays),
         arrays["rank"],
     )
     model._unscale(Box(arrays["box_low"], arrays["box_span"]))
     return model
+
+
+def without_rows(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a model's attributes without training rows and what is computed from them.
+
+    The `pooled-` references keep theirs: their server has all rows by intention.
+    """
+    kept = dict(state)
+    if "_fit_rows" in kept:
+        kept["_fit_rows"] = None
+    if "client_labels_" in kept:
+        kept["client_labels_"] = _held(kept["client_labels_"])
+    return kept
+
+
+def _held(client_labels: list[Any]) -> list[Ints]:
+    """Return labels in memory; those kept elsewhere stay there, beside their rows."""
+    return [
+        labels if isinstance(labels, np.ndarray) else np.empty(0, dtype=np.int64)
+        for labels in client_labels
+    ]
 
 
 def _plain_params(model: FederatedClusterer) -> dict[str, Any]:
@@ -146,7 +169,9 @@ def _dump(
     }
 
 
-def _read(said: dict[str, Any], prefix: str, arrays: dict[str, AnyArray]) -> Clustering:
+def _read(
+    description: dict[str, Any], prefix: str, arrays: dict[str, AnyArray]
+) -> Clustering:
     def get(name: str) -> Any:
         return arrays.get(f"{prefix}_{name}")
 
@@ -157,18 +182,18 @@ def _read(said: dict[str, Any], prefix: str, arrays: dict[str, AnyArray]) -> Clu
             get(f"level{level['k']}_sizes"),
             level["scores"],
         )
-        for level in said["path"]
+        for level in description["path"]
     )
     extra = {
         name: get(f"extra_{name}") if value == {"array": True} else value
-        for name, value in said["extra"].items()
+        for name, value in description["extra"].items()
     }
     return Clustering(
         get("centers"),
         get("sizes"),
-        said["scores"],
+        description["scores"],
         path,
         get("seeds"),
-        tuple(Merge(*merge) for merge in said["merges"]),
+        tuple(Merge(*merge) for merge in description["merges"]),
         extra,
     )

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from afcl._typing import Floats, Ints
 from afcl.kernels.batches import add_row, apart, clear, finish, fold, send
+from afcl.kernels.compiling import compiled
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
+_compiled = compiled(error_model="numpy")
 
 
 @_compiled

@@ -9,13 +9,13 @@ Rows lie one after the other as in :mod:`.batches`. The oracles are
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from afcl._typing import Floats, Ints
 from afcl.kernels import native
 from afcl.kernels.batches import look, rows_of
+from afcl.kernels.compiling import compiled
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
+_compiled = compiled(error_model="numpy")
 #: Spans that are not larger than this cannot be divided by.
 _TINY = float(np.finfo(np.float64).tiny)
 

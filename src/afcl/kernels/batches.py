@@ -14,9 +14,9 @@ The oracle of every function is the code of one client, in a loop: :mod:`core.cl
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.compiling import compiled
 from afcl.kernels.tiles import (
     TILE,
     _differences,
@@ -26,7 +26,7 @@ from afcl.kernels.tiles import (
     _two_least,
 )
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
+_compiled = compiled(error_model="numpy")
 
 
 # ------------------------------------------------------------------ small parts

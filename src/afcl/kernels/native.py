@@ -9,9 +9,9 @@ agree with the reference to rounding (:mod:`.tiles`). Compiled code is cached on
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.compiling import compiled
 from afcl.kernels.paths import crowding, join_seeds, ward
 from afcl.kernels.paths import levels as _levels
 from afcl.kernels.reference import BLOCK, in_order
@@ -28,7 +28,7 @@ from afcl.kernels.tiles import lloyd as _lloyd
 
 __all__ = ["crowding", "join_seeds", "plus_plus", "silhouettes", "sums", "ward"]
 
-_compiled = njit(cache=True, nogil=True)
+_compiled = compiled()
 
 
 @_compiled

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.compiling import compiled
 from afcl.kernels.reference import CLOSEST
 from afcl.kernels.tiles import lloyd, silhouettes, sums
 
-_compiled = njit(cache=True, nogil=True)
+_compiled = compiled()
 
 
 @_compiled

@@ -18,9 +18,9 @@ not depend on the number of threads. See docs/decisions/0020-fused-client-step.m
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.compiling import compiled
 
 #: Most features of a narrow table, and most multiply-adds of a pass that is done as if
 #: it were one: what small problems give is the reference's to the bit.
@@ -30,8 +30,8 @@ GROUP = 32
 #: Most rows of a tile, and numbers of it or of its distances: they stay in the cache.
 TILE, TILE_SIZE = 128, 1 << 15
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-_reordered = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+_compiled = compiled(error_model="numpy")
+_reordered = compiled(fastmath={"reassoc", "contract", "nsz"})
 
 
 @_compiled

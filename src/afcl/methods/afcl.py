@@ -27,7 +27,7 @@ from afcl.core.protocol import Clustering, Demands, Diagnostics, Message, Method
 from afcl.core.rows import Rows
 from afcl.core.state import ServerState
 from afcl.kernels import assign
-from afcl.privacy import ckks, clients, he
+from afcl.privacy import clients, he
 from afcl.privacy.levels import HE, level_for, parse_level
 
 #: What the server knows: of every client, or (level `secure`) of cohorts.
@@ -65,15 +65,7 @@ class Afcl(Method[DefaultParams, State]):
 
     def demands(self, params: DefaultParams) -> Demands:
         """Say what the privacy level asks of the agreement on scales."""
-        level = parse_level(params.privacy)
-        if level.scheme == HE:
-            ckks.needed(params.cohort)
-        return Demands(
-            group=max(1, level.group),
-            bounds=level.private,
-            box=level.private or level.secure,
-            clients=params.cohort if level.secure else 1,
-        )
+        return clients.requirements(params)
 
     def view(
         self, X: Floats | Rows, params: DefaultParams, rng: np.random.Generator

@@ -11,18 +11,10 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.exceptions import InputError
 from afcl.plots.canvas import COLOURS, drawn_on, whole_numbers
+from afcl.registry import INDICES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-#: What the indices of a path are called.
-INDICES = {
-    "silhouette": "silhouette (from summaries)",
-    "simplified": "simplified silhouette",
-    "ch": "Calinski–Harabasz",
-    "db": "Davies–Bouldin (less is better)",
-    "bic": "BIC",
-}
 
 
 def k_path(
@@ -53,7 +45,7 @@ def k_path(
     known = ~np.isnan(scores)
     with drawn_on(ax) as place:
         place.set_xlabel("number of clusters k")
-        place.set_ylabel(INDICES.get(index, index))
+        place.set_ylabel(_title(index))
         if not known.any():
             text = f"k' = {chosen}: no index is defined"
             place.text(0.5, 0.5, text, ha="center", transform=place.transAxes)
@@ -90,6 +82,13 @@ def _mark(ax: Axes, chosen: int, ks: Floats, scores: Floats) -> None:
         ha="center",
         color=COLOURS[1],
     )
+
+
+def _title(index: str) -> str:
+    if index not in INDICES:
+        return index
+    known = INDICES[index]
+    return known.title if known.higher_is_better else f"{known.title} (less is better)"
 
 
 def _levels(result: Any, index: str) -> tuple[int, Floats, Floats]:

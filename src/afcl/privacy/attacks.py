@@ -41,8 +41,10 @@ FEW = 5
 EQUAL = 1e-12
 #: Pulls of one seed by at most so many rows are solved for; beyond, rounding wins.
 SOLVED = 3
-#: Candidates lie in the agreed box, one width beyond it allowed for late joiners.
-LOW, HIGH = -1.0, 2.0
+#: Candidates lie in the agreed box, or below it by one width, as late joiners' may.
+LOW = -1.0
+#: The same above it.
+HIGH = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +134,17 @@ def steps(heard: Iterable[Heard]) -> Iterable[tuple[Heard, AskStep, Any]]:
 def invert(heard: Sequence[Heard]) -> Candidates:
     """Invert uploads of single rows: x = m + r / eta (Eq. 5), or r / W as published."""
     found = []
-    for _, asked, said in steps(heard):
-        if not isinstance(said, Intensities):
+    for _, asked, payload in steps(heard):
+        if not isinstance(payload, Intensities):
             continue
         sent = asked.payload
         if isinstance(sent, WeightedPositions):
             if np.all(sent.weights > 0):
-                rows = sent.points[said.owners] + said.intensities / sent.weights
+                rows = sent.points[payload.owners] + payload.intensities / sent.weights
                 found.append(rows)
         elif isinstance(sent, Positions):
             rate = _rate(asked)
-            found.append(sent.points[said.owners] + said.intensities / rate)
+            found.append(sent.points[payload.owners] + payload.intensities / rate)
     return named("inversion", width_of(heard), found)
 
 
@@ -152,16 +154,16 @@ def solve_pulls(heard: Sequence[Heard]) -> Candidates:
     A seed pulled N times says beta = sum a (1 - a)^(N - j) x_j, a = w eta. One row is
     beta / a. The same few rows, told with N different weights, are N equations.
     """
-    told: dict[tuple[int, int, int], dict[float, Floats]] = defaultdict(dict)
-    for message, asked, said in steps(heard):
-        if not isinstance(said, Pulls) or not isinstance(asked.payload, Addressed):
+    places_by_step: dict[tuple[int, int, int], dict[float, Floats]] = defaultdict(dict)
+    for message, asked, payload in steps(heard):
+        if not isinstance(payload, Pulls) or not isinstance(asked.payload, Addressed):
             continue
-        step = said.weight * _rate(asked)
-        for seed in np.flatnonzero((said.counts >= 1) & (said.counts <= SOLVED)):
-            key = (message.client, int(seed), int(said.counts[seed]))
-            told[key][step] = said.places[seed]
+        step = payload.weight * _rate(asked)
+        for seed in np.flatnonzero((payload.counts >= 1) & (payload.counts <= SOLVED)):
+            key = (message.client, int(seed), int(payload.counts[seed]))
+            places_by_step[key][step] = payload.places[seed]
     found = []
-    for (_, _, pulled), places in told.items():
+    for (_, _, pulled), places in places_by_step.items():
         if len(places) < pulled:
             continue
         rates = np.array(list(places))[:, None]
@@ -177,11 +179,11 @@ def match_first_message(heard: Sequence[Heard]) -> Candidates:
     for message in heard:
         if not isinstance(message.said, Hello):
             continue
-        said = message.said.payload
-        if isinstance(said, Positions):
-            points.append(said.points)
-            sizes.append(np.ones(said.points.shape[0]))
-        cells = said.cells if isinstance(said, SecureHello) else said
+        payload = message.said.payload
+        if isinstance(payload, Positions):
+            points.append(payload.points)
+            sizes.append(np.ones(payload.points.shape[0]))
+        cells = payload.cells if isinstance(payload, SecureHello) else payload
         if isinstance(cells, Cells):
             few = _few_equal(cells)
             points.append(cells.means[few])
@@ -250,20 +252,20 @@ def releases(heard: Sequence[Heard]) -> list[Released]:
     for message in heard:
         who = (message.client,)
         if isinstance(message.said, Hello):
-            said = message.said.payload
-            if isinstance(said, SecureHello):
-                found.append(Released(who, said.cells, step=_grid_of(said.cells)))
-            elif isinstance(said, Cells):
-                found.append(Released(who, said))
-    for message, asked, said in steps(heard):
+            payload = message.said.payload
+            if isinstance(payload, SecureHello):
+                found.append(Released(who, payload.cells, step=_grid_of(payload.cells)))
+            elif isinstance(payload, Cells):
+                found.append(Released(who, payload))
+    for message, asked, payload in steps(heard):
         who = (message.client,)
-        if isinstance(said, Summary):
+        if isinstance(payload, Summary):
             plan = asked.payload
-            found.append(Released(who, said.cells, plan.seeds, said.owners))
-            for level, reply in zip(plan.candidates, said.levels, strict=True):
+            found.append(Released(who, payload.cells, plan.seeds, payload.owners))
+            for level, reply in zip(plan.candidates, payload.levels, strict=True):
                 found.append(Released(who, reply.cells, level.centers, reply.owners))
-        elif isinstance(said, Intensities):
-            found.append(Released(who, said.cells))
+        elif isinstance(payload, Intensities):
+            found.append(Released(who, payload.cells))
     return found + cohort_sums(heard)
 
 
@@ -284,15 +286,15 @@ def cohort_sums(heard: Sequence[Heard]) -> list[Released]:
     parts: dict[tuple[int, ...], dict[int, Ints]] = defaultdict(dict)
     tasks: dict[tuple[int, ...], Task] = {}
     found = []
-    for message, asked, said in steps(heard):
-        if not isinstance(said, Part):
+    for message, asked, payload in steps(heard):
+        if not isinstance(payload, Part):
             continue
         task = asked.payload.own
-        if said.phase == SUM and task.public is None:
-            key = (said.cohort, *task.members)
-            parts[key][message.client], tasks[key] = said.values, task
-        elif said.phase == OPEN_SUM:
-            found.append(_cohort_cells(said.values, task))
+        if payload.phase == SUM and task.public is None:
+            key = (payload.cohort, *task.members)
+            parts[key][message.client], tasks[key] = payload.values, task
+        elif payload.phase == OPEN_SUM:
+            found.append(_cohort_cells(payload.values, task))
     for key, values in parts.items():
         if len(values) == len(tasks[key].members):
             total = Masks().add(list(values.values()), None)

@@ -78,11 +78,11 @@ def subtract_hellos(releases: Sequence[Released]) -> Candidates:
     points, sizes = [], []
     own = [each for each in releases if len(each.clients) == 1]
     for cohort in (each for each in releases if len(each.clients) > 1):
-        said = [each for each in own if each.clients[0] in cohort.clients]
-        if not said:
+        first = [each for each in own if each.clients[0] in cohort.clients]
+        if not first:
             continue
-        counts = np.concatenate([each.cells.counts for each in said])
-        means = np.concatenate([each.cells.means for each in said])
+        counts = np.concatenate([each.cells.counts for each in first])
+        means = np.concatenate([each.cells.means for each in first])
         labels, _ = assign(means, cohort.cells.means)
         k = len(cohort.cells)
         held = np.bincount(labels, weights=counts, minlength=k)
@@ -121,10 +121,10 @@ def _pile(every: list[Released]) -> Pile:
     _, first, same = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     same = same.reshape(-1)
     # Bags that are equal to an earlier one say nothing new.
-    told: dict[bytes, int] = {}
+    seen: dict[bytes, int] = {}
     for number in range(len(every)):
-        told.setdefault(np.sort(same[bag == number]).tobytes(), number)
-    kept = sorted(told.values())
+        seen.setdefault(np.sort(same[bag == number]).tobytes(), number)
+    kept = sorted(seen.values())
     bags = np.zeros((first.shape[0], len(kept)), dtype=np.bool_)
     for column, number in enumerate(kept):
         bags[same[bag == number], column] = True

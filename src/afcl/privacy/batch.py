@@ -15,7 +15,7 @@ from afcl.core.batch import Spread, Tables, at_once, condense
 from afcl.core.cells import cells_of, concatenate, offsets_of
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
-from afcl.privacy.clients import on_grid
+from afcl.privacy.secure import on_grid
 
 
 def extremes(tables: Tables, smallest: int, spread: Spread = at_once) -> Floats:

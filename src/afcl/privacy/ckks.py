@@ -23,11 +23,17 @@ from afcl._typing import Floats, Ints
 from afcl.core.messages import refuse_unless
 from afcl.exceptions import InputError, RejectedMessage
 
-#: CKKS: degree of the polynomials, bits of the two primes, factor of a number. Sums
-#: need one prime beside the special one, and 109 bits in all are safe at this degree.
-DEGREE, PRIMES, FACTOR = 4096, (54, 55), 2.0**25
-#: A number is cut into so many digits of so many bits: 51 bits, as `masks` allows.
-DIGITS, BITS = 3, 17
+#: Degree of the polynomials of CKKS.
+DEGREE = 4096
+#: Bits of the two primes. Sums need one prime beside the special one, and 109 bits in
+#: all are safe at this degree.
+PRIMES = (54, 55)
+#: What a number is multiplied by before it is rounded.
+FACTOR = 2.0**25
+#: A number is cut into so many digits ...
+DIGITS = 3
+#: ... of so many bits: 51 in all, as `masks` allows.
+BITS = 17
 #: Numbers in one ciphertext.
 PER_CIPHERTEXT = DEGREE // 2 // DIGITS
 #: Members whose digits can be added without running over (500 a cohort, see `needed`).
@@ -76,13 +82,13 @@ def new_context() -> Any:
 
 def bytes_of(context: Any, secret: bool) -> bytes:
     """Return a context as it is stored, with or without the secret key."""
-    said = context.serialize(
+    serialized = context.serialize(
         save_public_key=True,
         save_secret_key=secret,
         save_galois_keys=False,
         save_relin_keys=False,
     )
-    return bytes(said)
+    return bytes(serialized)
 
 
 # TenSEAL stores a context as two fields, written tag, length, content: the parameters,
@@ -90,7 +96,10 @@ def bytes_of(context: Any, secret: bool) -> bytes:
 # Only the public key travels; all the rest is put around it by who receives it, because
 # the parameters of a stranger could make the library build contexts of any size.
 
-_TAG_PUBLIC, _TAG_KEY = b"\x12", b"\x0a"
+#: Tag of the field that the public key is in.
+_TAG_PUBLIC = b"\x12"
+#: Tag of the key within it.
+_TAG_KEY = b"\x0a"
 #: Flags and factor: two and nine bytes.
 _TAIL = 11
 
@@ -98,9 +107,9 @@ _TAIL = 11
 @lru_cache(maxsize=1)
 def _around() -> tuple[bytes, bytes]:
     """Return what stands before and behind the public key in every context of ours."""
-    said = bytes_of(new_context(), secret=False)
-    length, start = _varint(said, 1)
-    return said[: start + length], said[-_TAIL:]
+    serialized = bytes_of(new_context(), secret=False)
+    length, start = _varint(serialized, 1)
+    return serialized[: start + length], serialized[-_TAIL:]
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -124,11 +133,11 @@ def _as_varint(value: int) -> bytes:
 
 def public_key_of(context: Any) -> bytes:
     """Return the public key out of a context."""
-    said = bytes_of(context, secret=False)
+    serialized = bytes_of(context, secret=False)
     before, _ = _around()
-    _, at = _varint(said, len(before) + 1)
-    length, start = _varint(said, at + 1)
-    return said[start : start + length]
+    _, at = _varint(serialized, len(before) + 1)
+    length, start = _varint(serialized, at + 1)
+    return serialized[start : start + length]
 
 
 @lru_cache(maxsize=4)
@@ -136,8 +145,8 @@ def _public_context(key: bytes) -> Any:
     """Return a context of our parameters that encrypts and adds, and cannot read."""
     before, tail = _around()
     inside = _TAG_KEY + _as_varint(len(key)) + key + tail
-    said = before + _TAG_PUBLIC + _as_varint(len(inside)) + inside
-    return _loaded("public key", library().context_from, said, 1)
+    serialized = before + _TAG_PUBLIC + _as_varint(len(inside)) + inside
+    return _loaded("public key", library().context_from, serialized, 1)
 
 
 def _loaded(what: str, load: Any, *arguments: Any) -> Any:

@@ -107,8 +107,8 @@ def answer(
 
 def _name(task: Task) -> str:
     """Return what is the same for everything that is asked of one cohort."""
-    said = f"{task.cohort} {task.members} {task.keys}"
-    return hashlib.sha256(said.encode()).hexdigest()
+    name = f"{task.cohort} {task.members} {task.keys}"
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def _digest(values: Ints) -> str:
@@ -190,10 +190,10 @@ def _own_context(sealed: Sealed, held: Held) -> Any:
     wrapped = ckks.unpack(held.key, 1)[0]
     cipher = ChaCha20Poly1305(_wrapping_key(sealed.secret))
     try:
-        said = cipher.decrypt(wrapped[:12], wrapped[12:], held.cohort.encode())
+        opened = cipher.decrypt(wrapped[:12], wrapped[12:], held.cohort.encode())
     except InvalidTag:
         raise RejectedMessage("the key of this cohort is lost") from None
-    return ckks.library().context_from(said, 1)
+    return ckks.library().context_from(opened, 1)
 
 
 def _wrap(secret: bytes, name: str, data: bytes) -> bytes:

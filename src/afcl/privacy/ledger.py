@@ -27,7 +27,9 @@ except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 #: What the file says it is.
-FORMAT, VERSION = "afcl-ledger", 1
+FORMAT = "afcl-ledger"
+#: Version of its layout.
+VERSION = 1
 #: Rounding that is no overdraft, as a share of the budget.
 SLACK = 1e-9
 #: Seconds to wait for another process where the system has no locks of its own.

@@ -27,9 +27,11 @@ from afcl.core.messages import Cells, payload
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.kernels import assign
 
-#: Different tasks a client answers in a run: more than a cohort that loses members
-#: needs, too few to find rows by asking again and again.
-MOST_COUNTS, MOST_SUMS = 8, 3
+#: Different tasks on counts that a client answers in a run: more than a cohort that
+#: loses members needs, too few to find rows by asking again and again.
+MOST_COUNTS = 8
+#: The same of tasks on sums, which say more.
+MOST_SUMS = 3
 #: Sums up to this many units fit into 64 bits with room for a cohort of thousands.
 _LARGEST = 2.0**50
 
@@ -150,12 +152,12 @@ def numbers_for(task: Task, rows: Floats | Cells) -> Ints:
 
 def digest(task: Task) -> str:
     """Return what is the same for all members of a task and for no other task."""
-    said = hashlib.sha256(f"{task.cohort} {task.phase} {task.members}".encode())
-    said.update("".join(task.keys).encode())
-    said.update(f"{task.seeds.shape} {task.groups.shape}".encode())
-    said.update(task.seeds.tobytes())
-    said.update(task.groups.tobytes())
-    return said.hexdigest()
+    digest = hashlib.sha256(f"{task.cohort} {task.phase} {task.members}".encode())
+    digest.update("".join(task.keys).encode())
+    digest.update(f"{task.seeds.shape} {task.groups.shape}".encode())
+    digest.update(task.seeds.tobytes())
+    digest.update(task.groups.tobytes())
+    return digest.hexdigest()
 
 
 def answer(task: Task, sealed: Sealed, asked: Asked | None) -> tuple[Part, Asked]:

@@ -53,17 +53,28 @@ from afcl.privacy.noise import KEY, Noise
 
 #: L, looks a synopsis is made of, the last one with squares.
 LOOKS = 3
-#: Rows a cell should hold per unit of noise, and the bounds of the number of cells.
-ROWS, CELLS = 12, (2, 40)
+#: Rows a cell should hold per unit of noise: fewer, and noise hides its mean.
+ROWS_PER_CELL = 12
+#: Cells at least: one would say nothing of clusters.
+LEAST_CELLS = 2
+#: Cells at most: every one takes its share of noise.
+MOST_CELLS = 40
+#: mu beyond which more of it buys no more cells.
+MOST_MU = 2.0
 #: What is released lies on this grid.
 GRID = 2.0**-20
 #: Cells that hold fewer rows than so many deviations of the noise are dead.
 DEAD = 2.0
 #: Deviation of a respawned centre from the one it stands beside.
 BESIDE = 0.1
-#: S of a cell in the first look (half the box, more from 4 features on); later so many
-#: times the distance to the next centre, but not below the last.
-REACH, REACH_PER_ROOT, REACH_TO_NEXT, REACH_LEAST_PER_ROOT = 0.5, 0.265, 1.5, 0.05
+#: S in the first look, when nothing is known: half the box, or from 4 features on ...
+FIRST_REACH = 0.5
+#: ... this times the root of the number of features, as distances grow with it.
+FIRST_REACH_PER_ROOT = 0.265
+#: S in later looks, in distances to the next centre: most rows of a cell are nearer.
+REACH_TO_NEXT = 1.5
+#: S at least, times the root of the number of features: centres may all but coincide.
+LEAST_REACH_PER_ROOT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,8 @@ def release(
     mu = mu_of(epsilon, delta) / math.sqrt(LOOKS)
     rows = np.clip(X, 0.0, 1.0)
     noise = _noise(rng, rows, np.array([mu]))
-    k = int(np.clip(n * min(mu, 2.0) / ROWS, *CELLS))
+    wanted = n * min(mu, MOST_MU) / ROWS_PER_CELL
+    k = int(np.clip(wanted, LEAST_CELLS, MOST_CELLS))
     centers = noise.uniform((k, d))
     reaches = np.full(k, _reach(d))
     for _ in range(LOOKS - 1):
@@ -226,7 +238,7 @@ def _on_grid(values: Floats) -> Floats:
 
 def _reach(d: int) -> float:
     """S where nothing is known yet."""
-    return max(REACH, REACH_PER_ROOT * math.sqrt(d))
+    return max(FIRST_REACH, FIRST_REACH_PER_ROOT * math.sqrt(d))
 
 
 def _reaches(centers: Floats) -> Floats:
@@ -234,7 +246,7 @@ def _reaches(centers: Floats) -> Floats:
     k, d = centers.shape
     gaps = squared_distances(centers, centers)
     gaps[np.arange(k), np.arange(k)] = np.inf
-    least = REACH_LEAST_PER_ROOT * math.sqrt(d)
+    least = LEAST_REACH_PER_ROOT * math.sqrt(d)
     wanted = REACH_TO_NEXT * np.sqrt(gaps.min(axis=1))
     reaches: Floats = np.clip(wanted, least, _reach(d))
     return reaches

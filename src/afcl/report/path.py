@@ -19,7 +19,7 @@ from afcl.report.svg import (
     whole_ticks,
 )
 from afcl.report.tree import tree_figure
-from afcl.report.words import INDICES, index_name, runner_up
+from afcl.report.words import higher_is_better, index_name, runner_up
 
 HEIGHT = 250.0
 
@@ -33,7 +33,7 @@ def path_section(facts: Facts) -> Html:
             inside.append(tag("div", tree_figure(facts), class_="card"))
         return tag("section", inside, aria_labelledby="path")
     curve = _curve(facts, facts.criterion)
-    better = "Higher" if INDICES.get(facts.criterion, ("", True))[1] else "Lower"
+    better = "Higher" if higher_is_better(facts.criterion) else "Lower"
     inside.append(
         tag(
             "p",

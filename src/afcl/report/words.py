@@ -5,19 +5,12 @@ from __future__ import annotations
 
 import re
 
+from afcl.registry import INDICES, LEVELS
 from afcl.report.facts import COORDINATOR, MEMBER, Facts
 from afcl.report.markup import count, number, size_of, span_of
 
 #: Levels this close in silhouette are told apart by other indices (``band``).
 BAND = 0.01
-#: Names of the indices, and whether more is better.
-INDICES = {
-    "silhouette": ("Silhouette (from summaries)", True),
-    "simplified": ("Simplified silhouette", True),
-    "ch": ("Calinski–Harabasz", True),
-    "db": ("Davies–Bouldin", False),
-    "bic": ("BIC", True),
-}
 #: Kaufman and Rousseeuw's reading of a mean silhouette.
 STRENGTH = (
     (0.7, "a strong structure"),
@@ -28,7 +21,13 @@ STRENGTH = (
 
 def index_name(index: str) -> str:
     """Return an index's name for people."""
-    return INDICES.get(index, (index, True))[0]
+    title = INDICES[index].title if index in INDICES else index
+    return title[:1].upper() + title[1:]
+
+
+def higher_is_better(index: str) -> bool:
+    """Whether the largest value is the best; so it is of an index nobody knows."""
+    return index not in INDICES or INDICES[index].higher_is_better
 
 
 def headline(facts: Facts) -> str:
@@ -44,7 +43,7 @@ def scored(facts: Facts) -> list[tuple[int, float]]:
 
     Goodness is the index that chose k, negated where less is better.
     """
-    sign = 1.0 if INDICES.get(facts.criterion, ("", True))[1] else -1.0
+    sign = 1.0 if higher_is_better(facts.criterion) else -1.0
     return [
         (k, sign * value)
         for k, scores in facts.path
@@ -120,7 +119,7 @@ def _against(facts: Facts, text: str, value: float) -> str:
             "made on the figures as they stood when the sites were asked."
         )
     how = "clear" if gap >= 0.05 * max(1.0, abs(value)) else "narrow"
-    less = "less" if INDICES.get(facts.criterion, ("", True))[1] else "more"
+    less = "less" if higher_is_better(facts.criterion) else "more"
     other = number(abs(levels[k]) if facts.criterion == "db" else levels[k])
     return (
         f"{text}. The runner-up, k = {k}, has {other}, {number(gap, 2)} {less}: "
@@ -178,30 +177,18 @@ def privacy(facts: Facts) -> tuple[str, str]:
 def _meaning(level: str, facts: Facts) -> str:
     family, _, inside = level.partition("(")
     inside = inside.rstrip(")")
+    family = family.strip()
+    if family == "rival":
+        return (
+            "This method is not AFCL and uploads what its paper says; docs/methods.md "
+            "lists it. Do not take it for private."
+        )
+    if family not in LEVELS:
+        return f"Level '{level}': docs/privacy.md says what it means."
     least = facts.parameters.get("min_cell", 5)
-    return {
-        "summary": f"A site sends groups of at least {least} rows, each as count, mean "
-        "and scatter; no row leaves its site. Summaries are not nothing: who subtracts "
-        "several messages of a site from each other may find single rows.",
-        "exact": "Every row is uploaded in a form the server can invert. Only for data "
-        "that may leave its site.",
-        "affine": "A site sends how often and how far its rows pulled every seed, and "
-        "at the start the rows its seeds are drawn from. A seed that one row alone "
-        "pulled gives that row away.",
-        "grouped": f"Similar rows are put into groups of at least {inside or 5} once, "
-        "before the first message, and every message is made of whole groups: whatever "
-        "is compared with whatever, a group is the finest thing that comes out.",
-        "secure": "After the first message a site's numbers are masked or encrypted; "
-        "only sums over a cohort of sites can be read, as long as the coordinator "
-        "plays by the rules.",
-        "dp": "Differentially private: each site releases one noisy summary, so that "
-        f"whether a single row is in it can hardly be told (ε = {inside or '?'}; "
-        "smaller is safer).",
-        "dp-rounds": "Differentially private with fresh noise in every message "
-        f"(ε = {inside or '?'}; smaller is safer).",
-        "rival": "This method is not AFCL and uploads what its paper says; "
-        "docs/methods.md lists it. Do not take it for private.",
-    }.get(family.strip(), f"Level '{level}': docs/privacy.md says what it means.")
+    if not inside:
+        inside = "5" if family == "grouped" else "?"
+    return LEVELS[family].promise.format(inside=inside, min_cell=least)
 
 
 def cautions(facts: Facts) -> list[str]:

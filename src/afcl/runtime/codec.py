@@ -26,21 +26,29 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from afcl._typing import AnyArray
-from afcl.core.messages import PAYLOADS
+from afcl.core.messages import PAYLOADS, payload_name
 from afcl.exceptions import CodecError
 from afcl.methods import load_payloads
 
+#: How every message begins.
 MAGIC = b"AFCL"
+#: Version of the layout above, and of what messages consist of.
 FORMAT = 2
+#: Types of arrays that travel.
 DTYPES = ("<f8", "<i8", "<f4", "|b1")
+#: Bytes of a number of each type.
 SIZES = {dtype: np.dtype(dtype).itemsize for dtype in DTYPES}
+#: Dimensions an array may have.
 DIMENSIONS = 2
-#: Refused before anything is parsed: larger messages, larger headers.
+#: Bytes of a message; a larger one is refused before it is parsed.
 LIMIT = 1 << 30
+#: Bytes of a header; the same.
 HEADER_LIMIT = 1 << 25
-#: Refused while it is read: deeper trees, more arrays, whole numbers of more bits.
+#: Levels of a header's tree; a deeper one is refused while it is read.
 DEPTH_LIMIT = 32
+#: Arrays of a message; the same.
 ARRAY_LIMIT = 1 << 16
+#: Bits of a whole number; the same.
 BITS = 64
 #: Of a message that is refused no more than this is repeated.
 SHOWN = 80
@@ -79,7 +87,7 @@ def _to_tree(value: Any, buffers: list[bytes], offset: list[int]) -> Any:
         return {"array": dtype, "shape": list(value.shape), "at": start}
     if isinstance(value, tuple):
         return [_to_tree(item, buffers, offset) for item in value]
-    name = type(value).__name__
+    name = payload_name(type(value))
     if PAYLOADS.get(name) is type(value):
         fields = {
             field.name: _to_tree(getattr(value, field.name), buffers, offset)
@@ -87,7 +95,7 @@ def _to_tree(value: Any, buffers: list[bytes], offset: list[int]) -> Any:
             if not (field.default is None and getattr(value, field.name) is None)
         }
         return {"type": name, "fields": fields}
-    raise CodecError(f"a {name} does not travel")
+    raise CodecError(f"a {type(value).__name__} does not travel")
 
 
 def _travels(number: float) -> bool:
@@ -190,23 +198,23 @@ class _Reader:
         return self._payload(tree, depth)
 
     def _payload(self, tree: dict[str, Any], depth: int) -> Any:
-        name, said = tree["type"], tree["fields"]
+        name, members = tree["type"], tree["fields"]
         if name not in PAYLOADS:
             load_payloads()
-        kind = PAYLOADS.get(name)
+        kind: Any = PAYLOADS.get(name)
         if kind is None:
             raise CodecError(f"unknown message type {_shown(repr(name))}")
-        if not isinstance(said, dict) or len(tree) > 2:
+        if not isinstance(members, dict) or len(tree) > 2:
             raise CodecError(f"a {name} without fields, or with more than these")
-        fields_of = _fields(name)
-        for field in said:
-            if field not in fields_of:
+        checkers = _checkers(kind)
+        for field in members:
+            if field not in checkers:
                 raise CodecError(
                     f"malformed message: a {name} has no {_shown(repr(field))}"
                 )
-        fields = {field: self.read(item, depth + 1) for field, item in said.items()}
+        fields = {field: self.read(item, depth + 1) for field, item in members.items()}
         for field, value in fields.items():
-            if not fields_of[field](value):
+            if not checkers[field](value):
                 raise CodecError(
                     f"{field} of a {name} cannot be a {type(value).__name__}"
                 )
@@ -237,9 +245,9 @@ Fits = Callable[[Any], bool]
 
 
 @cache
-def _fields(name: str) -> dict[str, Fits]:
+def _checkers(kind: type[Any]) -> dict[str, Fits]:
     """Return how each field of a payload is checked."""
-    hints = get_type_hints(PAYLOADS[name])
+    hints = get_type_hints(kind)
     return {field: _checker(hint) for field, hint in hints.items()}
 
 

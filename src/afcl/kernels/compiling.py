@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How kernels are compiled, and when compiled code from the disk may be used again.
+
+Numba keeps compiled functions in files and looks only at the file a function stands
+in: a function that was compiled together with another module's would go on with that
+module's old code. So the files are named by the sources of all kernels as well. A new
+name, rather than a new stamp inside, also keeps processes apart that start at once:
+Numba writes its index before the code, and would let one read the other's old code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+
+#: Bytes of the sources' digest.
+DIGEST = 6
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@cache
+def sources_digest() -> str:
+    """Return what stands for all kernels' sources, and for NumPy, in a file's name."""
+    digest = blake2b(np.__version__.encode(), digest_size=DIGEST)
+    for file in sorted(files(__package__).iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+class _CacheFiles(CompileResultCacheImpl):
+    """Names the files of one function; Numba finds the folder.
+
+    That is the one beside the module, or the user's where nothing can be written there.
+    """
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        parent: Any = super()
+        return f"{parent.get_filename_base(fullname, abiflags)}-{sources_digest()}"
+
+
+class _Cache(FunctionCache):
+    _impl_class = _CacheFiles
+
+
+def compiled(**options: Any) -> Callable[[F], F]:
+    """Return a decorator that compiles a function, and keeps the code on disk.
+
+    Parameters
+    ----------
+    **options
+        Of :func:`numba.njit`. Kernels let go of the interpreter's lock in any case.
+    """
+    compile_lazily = njit(nogil=True, **options)
+
+    def decorate(function: F) -> F:
+        kernel: Any = compile_lazily(function)
+        if kernel is not function:  # it is with NUMBA_DISABLE_JIT=1
+            with suppress(RuntimeError):  # no folder to write to: compile every time
+                kernel._cache = _Cache(function)  # type: ignore[no-untyped-call]
+        return cast(F, kernel)
+
+    return decorate

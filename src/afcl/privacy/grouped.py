@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The level `grouped(m)`: groups of at least m rows stand for the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from afcl.core.messages import Cells
+from afcl.core.params import DefaultParams
+from afcl.core.protocol import Demands
+from afcl.core.rows import as_rows
+from afcl.exceptions import InputError
+from afcl.privacy.grouping import group_rows, grouped_cells
+from afcl.privacy.levels import GROUP, Level
+from afcl.privacy.protection import Protection
+
+
+class Grouped(Protection):
+    """Every message is made of whole groups; see :mod:`.grouping`."""
+
+    goes_with_secure = True
+
+    def read(self, family: str, inside: str | None, text: str) -> Level:
+        """Return the level with groups of so many rows."""
+        size = str(GROUP) if inside is None else inside.removeprefix("m=")
+        if not size.isascii() or not size.isdigit() or int(size) < 2:
+            raise InputError(
+                f"privacy {text!r}: groups hold a whole number of rows, at least 2, "
+                "as in grouped(5)"
+            )
+        return Level(family, group=int(size))
+
+    def requirements(self, level: Level, params: DefaultParams) -> Demands:
+        """Extremes are those of groups."""
+        return Demands(group=level.group)
+
+    def view(
+        self, X: Any, level: Level, params: DefaultParams, rng: np.random.Generator
+    ) -> Cells:
+        """Return the groups' counts, means and scatters."""
+        rows = as_rows(X).table()
+        return grouped_cells(rows, group_rows(rows, level.group))
