@@ -239,13 +239,9 @@ def test_an_attack_that_mostly_guesses_recovers_nothing():
     said = rows[:3] + np.array([[0.0], [0.01], [0.01]])
     released = [Released((0,), cells_of(said, np.arange(3), 3))]
     found = measure_attacks([], released, rows)
-    assert [(a.candidates, a.right, a.counts) for a in found.attacks] == [
-        (3, 1, False)
-    ]
+    assert [(a.candidates, a.right, a.counts) for a in found.attacks] == [(3, 1, False)]
     assert (found.recovered, found.precision) == (0, None)
-    found = measure_attacks(
-        [], [Released((0,), cells_of(rows, np.arange(4), 4))], rows
-    )
+    found = measure_attacks([], [Released((0,), cells_of(rows, np.arange(4), 4))], rows)
     assert (found.recovered, found.precision, found.nearest) == (1, 1, 0)
 
 

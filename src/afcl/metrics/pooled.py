@@ -155,9 +155,8 @@ def davies_bouldin(
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features)
-    labels : ndarray of shape (n_samples,)
-        Clusters; positions in `centers` where these are given.
+    X, labels
+        As in :func:`simplified_silhouette`.
     centers : ndarray of shape (n_clusters, n_features), optional
         The clusters' means by default, which is scikit-learn's index. Centres without
         rows are left out.

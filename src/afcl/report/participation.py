@@ -15,23 +15,14 @@ from afcl.trace import Attendance, RunHistory, attendance
 ROWS = 40
 #: Columns; with more rounds, several share one.
 COLUMNS = 50
-#: What a cell shows, so that colour is never alone, and its class in the style sheet.
-GLYPHS = {
+#: What a cell shows, so that colour is never alone, and what that means.
+SIGNS = {
     Attendance.ANSWERED: ("●", "answered"),
-    Attendance.LATE: ("◐", "late"),
-    Attendance.HELLO: ("◆", "hello"),
-    Attendance.TROUBLE: ("×", "trouble"),
-    Attendance.ASKED: ("○", "asked"),
+    Attendance.LATE: ("◐", "answered late (to an older version)"),
+    Attendance.HELLO: ("◆", "first message"),
+    Attendance.TROUBLE: ("×", "rejected or no answer"),
+    Attendance.ASKED: ("○", "asked, no answer at that time"),
     Attendance.GONE: ("–", "gone"),
-}
-#: The same in words.
-MEANINGS = {
-    Attendance.ANSWERED: "answered",
-    Attendance.LATE: "answered late (to an older version)",
-    Attendance.HELLO: "first message",
-    Attendance.TROUBLE: "rejected or no answer",
-    Attendance.ASKED: "asked, no answer at that time",
-    Attendance.GONE: "gone",
 }
 #: A message of the site was absorbed.
 MESSAGES = (Attendance.ANSWERED, Attendance.LATE, Attendance.HELLO)
@@ -58,8 +49,8 @@ def participation(run: RunFolder, step: str) -> Html | None:
     if others:
         rows.append(_others([table[client] for client in others], bins, step))
     legend = [
-        tag("span", tag("b", glyph, class_=f"p-{name}"), f" {MEANINGS[what]}")
-        for what, (glyph, name) in GLYPHS.items()
+        tag("span", tag("b", glyph, class_=_class(what)), f" {meaning}")
+        for what, (glyph, meaning) in SIGNS.items()
     ]
     label = f"Participation by site and {step}"
     return join(
@@ -96,6 +87,11 @@ def _order(history: RunHistory) -> list[int]:
     return sorted(clients, key=weight)
 
 
+def _class(what: Attendance) -> str:
+    """Return the class that gives a sign its colour in the style sheet."""
+    return f"p-{what.name.lower()}"
+
+
 def _column(rounds: range) -> str:
     return str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]}–{rounds[-1]}"
 
@@ -108,12 +104,12 @@ def _row(name: str, states: Ints, bins: list[range], step: str) -> Html:
         if what == Attendance.NOT_ASKED:
             cells.append(tag("td"))
             continue
-        tip = f"{name}, {step} {_column(rounds)}: {MEANINGS[what]}"
+        glyph, meaning = SIGNS[what]
+        tip = f"{name}, {step} {_column(rounds)}: {meaning}"
         if len(rounds) > 1:
             messages = sum(state in MESSAGES for state in seen)
             tip += f" ({count(messages, 'message')})"
-        glyph, class_ = GLYPHS[what]
-        cells.append(tag("td", glyph, class_=f"mark p-{class_}", data_tip=tip))
+        cells.append(tag("td", glyph, class_=f"mark {_class(what)}", data_tip=tip))
     return tag("tr", tag("th", name, scope="row"), cells)
 
 
