@@ -25,7 +25,7 @@ import numpy as np
 
 from afcl import AFCL
 from afcl._typing import Floats, Ints
-from afcl.audit import Level, audit
+from afcl.audit import LevelFinding, audit
 from afcl.core.messages import Update
 from afcl.core.tasks import SUM, Part
 from afcl.data import dirichlet_split, iid_split, make_mixture
@@ -102,7 +102,7 @@ def recovered(folder: Path, runs: int) -> list[Row]:
     return found
 
 
-def _line(name: str, rounds: int, level: Level) -> Row:
+def _line(name: str, rounds: int, level: LevelFinding) -> Row:
     return {
         "dataset": name,
         "level": level.level,

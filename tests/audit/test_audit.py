@@ -10,7 +10,7 @@ import pytest
 
 import afcl.privacy
 from afcl.audit import audit, default_levels
-from afcl.audit.findings import judge
+from afcl.audit.findings import measure_attacks
 from afcl.audit.promises import uniform
 from afcl.audit.wire import tapped
 from afcl.core import client as clients_of_core
@@ -240,13 +240,11 @@ def test_an_attack_that_mostly_guesses_recovers_nothing():
     rows = np.array([[0.1, 0.1], [0.2, 0.2], [0.9, 0.9], [0.4, 0.8]])
     said = rows[:3] + np.array([[0.0], [0.01], [0.01]])
     released = [Released((0,), cells_of(said, np.arange(3), 3))]
-    judged = judge([], released, rows)
-    assert [(a.candidates, a.right, a.counts) for a in judged.attacks] == [
-        (3, 1, False)
-    ]
-    assert (judged.recovered, judged.precision) == (0, None)
-    judged = judge([], [Released((0,), cells_of(rows, np.arange(4), 4))], rows)
-    assert (judged.recovered, judged.precision, judged.nearest) == (1, 1, 0)
+    found = measure_attacks([], released, rows)
+    assert [(a.candidates, a.right, a.counts) for a in found.attacks] == [(3, 1, False)]
+    assert (found.recovered, found.precision) == (0, None)
+    found = measure_attacks([], [Released((0,), cells_of(rows, np.arange(4), 4))], rows)
+    assert (found.recovered, found.precision, found.nearest) == (1, 1, 0)
 
 
 def test_uniform_bytes(seed):

@@ -8,7 +8,7 @@ import json
 import pytest
 from tests.report.folders import events_of, result_of, scenarios, write_run
 
-from afcl.report import Own, write_report
+from afcl.report import OwnRows, write_report
 
 pytestmark = pytest.mark.browser
 
@@ -192,6 +192,6 @@ def test_a_site_sees_its_rows_on_its_own_page(show, tmp_path):
 
     folder = scenarios(tmp_path)["site"]
     rng = np.random.default_rng(0)
-    own = Own(10 + 5 * rng.random((300, 3)), rng.integers(0, 3, 300))
+    own = OwnRows(10 + 5 * rng.random((300, 3)), rng.integers(0, 3, 300))
     page = show(write_report(folder, own))
     assert page.locator("path.row").count() == 3

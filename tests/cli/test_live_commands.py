@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from afcl.cli import main
-from afcl.cli.story import Story
+from afcl.cli.status import RunLog
 from afcl.runtime.federation import FAILED, Plan
-from afcl.trace import to_line
+from afcl.trace import EVENTS, to_line
 
 PLAN = Plan("run", "afcl", {}, 0, 100, 3, parameters={})
 
@@ -104,7 +104,7 @@ def test_keys_are_made_and_enrolled(capsys: pytest.CaptureFixture[str], here: Pa
     assert "2 runs in" in said(capsys, 2, "enrol", "keys/site-a.pub")
 
 
-# ------------------------------------------------------------------ the story
+# ------------------------------------------------------------------ the status
 
 
 def tell(folder: Path, *events: dict[str, Any]) -> None:
@@ -127,11 +127,15 @@ def ranges(client: int, tick: int = 0) -> dict[str, Any]:
 
 
 def event(kind: str, client: int, at: float, **more: Any) -> dict[str, Any]:
-    return {"event": kind, "client": client, "contact": 1, "at": at, **more}
+    whole = dict.fromkeys(EVENTS[kind], 0)
+    return {**whole, "event": kind, "client": client, "contact": 1, "at": at, **more}
 
 
 AGREED = {"event": "agreed", "columns": ["x", "y"], "rows": 2000}
-PREPARE = {"event": "prepare", "k": 4, "movement": 0.25}
+PREPARE = {"event": "prepare", "k": 4, "movement": 0.25, "objective": 0.5} | {
+    "round": 0,
+    "version": 1,
+}
 
 
 def test_status_tells_who_waits_for_whom(
@@ -163,22 +167,22 @@ def test_status_tells_who_waits_for_whom(
     assert "done, 3 sites" in said(capsys, 0, "status", "r")
 
 
-def test_the_story_goes_on_where_it_stopped(here: Path):
+def test_the_log_goes_on_where_it_stopped(here: Path):
     folder = here / "r"
-    story = Story()
-    assert story.read(folder) == []
+    log = RunLog(folder)
+    assert log.new_lines() == []
     tell(folder, ranges(0), AGREED)
-    assert story.read(folder) == [
+    assert log.new_lines() == [
         "site-0 joined: 1,000 rows",
         "agreed on 2 columns: x, y",
     ]
-    assert story.read(folder) == []
+    assert log.new_lines() == []
     with (folder / "trace.jsonl").open("a") as file:
         file.write('{"event":"resu')
-    assert story.read(folder) == []
+    assert log.new_lines() == []
     with (folder / "trace.jsonl").open("a") as file:
         file.write('med","tick":1}\n')
-    assert story.read(folder) == ["resumed"]
+    assert log.new_lines() == ["resumed"]
 
 
 def test_every_event_has_its_words(here: Path):
@@ -193,9 +197,10 @@ def test_every_event_has_its_words(here: Path):
         ranges(0, tick=5),
         {"event": "note", "text": "column 'x' is constant"},
         ranges(1, tick=6),
-        {"event": "end", "k": 2, "reason": "done"},
+        {"event": "end", "k": 2, "reason": "done"}
+        | {"round": 6, "messages": 1, "bytes": 9},
     )
-    assert Story().read(folder) == [
+    assert RunLog(folder).new_lines() == [
         "site-0 joined: 1,000 rows",
         "site-0 said hello",
         "rejected a message of site-0: counts",

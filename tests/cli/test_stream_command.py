@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from afcl.cli import main
-from afcl.data import batches, stream, texts
+from afcl.data import parquet, stream, texts
 from afcl.data.synthetic import make_sd1
 
 
@@ -17,7 +17,7 @@ def here(tmp_path, monkeypatch, seed):
     """Two sites: a file, and a folder of two files with a row that has a hole."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(texts, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(batches, "BATCH", 100)
+    monkeypatch.setattr(parquet, "BATCH", 100)
     X, _ = make_sd1(seed)
     frame = pl.DataFrame(X, schema=["u", "v"])
     frame[::2].write_parquet("north.parquet")

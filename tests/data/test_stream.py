@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from afcl.data import batches, read_sites, stream, texts
+from afcl.data import parquet, read_sites, stream, texts
 from afcl.data.stream import HeldTable, StreamedTable, open_sites
 from afcl.exceptions import InputError
 
@@ -190,7 +190,7 @@ def frame(n_rows, seed):
 @pytest.mark.parametrize("group", [1, 7, 100])
 def test_parquet_is_the_same_wherever_it_is_cut(folder, monkeypatch, seed, group):
     frame(40, seed).write_parquet("a.parquet", row_group_size=group)
-    monkeypatch.setattr(batches, "BATCH", 3)
+    monkeypatch.setattr(parquet, "BATCH", 3)
     for missing in ("drop", "error"):
         whole = outcome(lambda m=missing: in_memory(Path("a.parquet"), m))
         assert outcome(lambda m=missing: in_parts(Path("a.parquet"), m)) == whole
@@ -207,7 +207,7 @@ def test_damaged_parquet(folder):
 
 def test_parquet_without_the_reader_of_parts(folder, monkeypatch):
     pl.DataFrame({"x": [1.0, 2.0]}).write_parquet("a.parquet")
-    monkeypatch.setattr(batches, "find_spec", lambda name: None)
+    monkeypatch.setattr(parquet, "find_spec", lambda name: None)
     assert outcome(lambda: streamed("a.parquet")) == (
         "a.parquet: reading Parquet in parts needs PyArrow: pip install "
         "'afcl[stream]', or read it at once with --no-stream"
@@ -365,7 +365,7 @@ def test_no_more_than_a_few_parts_are_held(folder, monkeypatch, seed, name):
     X = np.random.default_rng(seed).normal(size=(60_000, 4))
     rows = pl.DataFrame(X, schema=list("abcd"))
     (rows.write_parquet if name == "a.parquet" else rows.write_csv)(name)
-    monkeypatch.setattr(batches, "BATCH", 1 << 12)
+    monkeypatch.setattr(parquet, "BATCH", 1 << 12)
     monkeypatch.setattr(texts, "BLOCK_BYTES", 1 << 15)
     source = streamed(name)
     tracemalloc.start()

@@ -16,19 +16,17 @@ from hypothesis import strategies as st
 from afcl import AFCL, EventClock, Rounds, plots
 from afcl.exceptions import InputError
 from afcl.metrics import CriticalDifference
-from afcl.plots.attendance import STATES, attendance, site_names
 from afcl.plots.canvas import PAPER
-from afcl.trace import Event, Trace
+from afcl.trace import Attendance, Event, Trace, attendance, history_of
 
 pytest.importorskip("matplotlib")
 
 START = {"event": "run", "tick": 0, "schema": 1, "method": "afcl", "clients": ["a"]}
-STATE = {name: number for number, name in enumerate(STATES)}
 
 
 def prepare(number: int, seeds=None, objective: float | None = 0.5) -> Event:
-    said = {"event": "prepare", "tick": number, "round": number, "k": 2}
-    return {**said, "objective": objective, "seeds": seeds}
+    event = {"event": "prepare", "tick": number, "round": number, "k": 2}
+    return {**event, "objective": objective, "movement": 0.0, "seeds": seeds}
 
 
 def lines(ax) -> list[list[list[float]]]:
@@ -207,54 +205,19 @@ def test_an_unknown_index_and_no_path_are_refused():
 # ------------------------------------------------------------------ participation
 
 
-def said(kind: str, tick: int, client: int, **more) -> Event:
-    return {"event": kind, "tick": tick, "client": client, **more}
-
-
-def test_who_did_what_by_hand():
+def test_participation_draws_the_attendance_of_every_site():
     events = [
-        {**START, "clients": ["a", "b", "c"]},
-        said("send", 0, 0),
-        said("hello", 0, 0),
-        said("send", 0, 1),
-        said("failure", 0, 1),
+        {**START, "clients": ["a", "b"]},
+        {"event": "hello", "tick": 0, "client": 0, "rows": 9, "bytes": 9},
         prepare(0),
-        said("send", 1, 0),
-        said("send", 1, 1),
-        said("hello", 1, 1),
-        prepare(1),
-        said("update", 2, 0, staleness=1),
-        said("left", 2, 1),
-        prepare(2),
-        said("update", 4, 0, staleness=0),
-        said("hello", 4, 1),
-    ]
-    hello, asked, gone = STATE["said hello"], STATE["asked"], STATE["gone"]
-    failed, late = STATE["failed or rejected"], STATE["answered, to an older question"]
-    assert attendance(events, 3).tolist() == [
-        [hello, asked, late, 0, STATE["answered"]],
-        [failed, hello, gone, gone, hello],
-        [0, 0, 0, 0, 0],
+        {"event": "left", "tick": 2, "client": 1},
     ]
     ax = plots.participation(events)
     drawn: Any = ax.collections[0].get_array()
-    assert np.array_equal(drawn, attendance(events, 3))
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", "c"]
-
-
-def test_a_round_of_several_ticks_is_one_column():
-    events = [said("send", 1, 0), {**prepare(0), "tick": 1, "round": 1}]
-    events += [said("update", 2, 0, staleness=0), {**prepare(0), "tick": 3, "round": 1}]
-    assert attendance(events, 1).shape == (1, 2)
-
-
-def test_sites_of_a_live_run_are_named_as_they_join():
-    events = [
-        {**START, "clients": []},
-        said("ranges", 0, 1, name="south"),
-        said("hello", 0, 0),
-    ]
-    assert site_names(events) == ["site 0", "south"]
+    hello, gone = Attendance.HELLO, Attendance.GONE
+    assert drawn.tolist() == [[hello, 0, 0], [0, 0, gone]]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
+    assert legend(ax) == ["not asked", "gone", "said hello"]
     with pytest.raises(InputError, match="no site in this trace yet"):
         plots.participation([{**START, "clients": []}])
 
@@ -272,11 +235,11 @@ def test_every_message_has_its_cell(n, probability, late, by_clock):
     X = np.arange(n * 40, dtype=float).reshape(-1, 1) % 7
     model = AFCL(random_state=0, participation=schedule, max_rounds=12)
     trace = model.fit(X, clients=np.arange(len(X)) % n).trace_
-    table = attendance(trace.events, n)
+    table = np.stack(list(attendance(history_of(trace)).values()))
     hellos = [event["client"] for event in trace.of("hello")]
-    assert sorted(hellos) == np.nonzero(table == STATE["said hello"])[0].tolist()
+    assert sorted(hellos) == np.nonzero(table == Attendance.HELLO)[0].tolist()
     answers = {event["client"] for event in trace.of("update")}
-    later = np.isin(table, [STATE["answered"], STATE["answered, to an older question"]])
+    later = np.isin(table, [Attendance.ANSWERED, Attendance.LATE])
     assert {int(site) for site in np.nonzero(later)[0]} <= answers
 
 

@@ -108,28 +108,28 @@ def test_a_folder_is_read_only_when_it_changed(tmp_path, monkeypatch):
     folder = write_run(tmp_path, None, events_of(end=False, at=1000.0))
     now = [1040.0]
     watcher = Watcher(folder, lambda: now[0])
-    news, facts = watcher.look()
-    assert news.status.word == "running"
+    news, run = watcher.look()
+    assert news.state.word == "running"
     # Time alone turns running into stalled, without reading anything again.
     now[0] += 1000
     later, same = watcher.look()
-    assert same is facts
-    assert (later.version, later.status.word) == (news.version, "stalled")
+    assert same is run
+    assert (later.version, later.state.word) == (news.version, "stalled")
     write_run(folder, result_of())
-    assert watcher.look()[0].status.word == "done"
+    assert watcher.look()[0].state.word == "done"
 
 
 def test_a_damaged_file_is_told_and_the_last_page_stays(tmp_path):
     folder = write_run(tmp_path, None, events_of(end=False))
     watcher = Watcher(folder)
-    _, facts = watcher.look()
+    _, run = watcher.look()
     (folder / "result.json").write_text("{")
     news, same = watcher.look()
-    assert news.status.word == "failed"
-    assert "result.json cannot be read" in news.status.text
-    assert same is facts
+    assert news.state.word == "failed"
+    assert "result.json cannot be read" in news.state.text
+    assert same is run
     write_run(folder, result_of())
-    assert watcher.look()[0].status.word == "done"
+    assert watcher.look()[0].state.word == "done"
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "result.json").write_text("{")
     assert client(tmp_path / "new").get("/").status_code == 200

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afcl.report import Facts, Own, read_facts
+from afcl.report import OwnRows, RunFolder, read_run_folder
 from afcl.report.clusters import clusters_section, deviations
-from afcl.report.course import course_section, objective_name
-from afcl.report.events import course_of
-from afcl.report.facts import MEMBER, Tree
 from afcl.report.map import map_section, own_rows, plane_of, seed_versions
 from afcl.report.path import path_section
+from afcl.report.run_folder import MEMBER, Tree
 from afcl.report.svg import Scale, padded, shape, ticks, whole_ticks
+from afcl.report.timeline import objective_name, timeline_section
 from afcl.report.tree import BRANCHES, drawn, nodes_of, tree_figure
+from afcl.trace import history_of
 
 from .folders import events_of, prepare, result_of, scenarios, tree_of, write_run
 
@@ -75,7 +75,7 @@ def test_shapes_differ():
 
 
 def test_the_ring_sits_on_the_chosen_k(folders):
-    said = path_section(read_facts(folders["plain"]))
+    said = path_section(read_run_folder(folders["plain"]))
     curve = said.split("</svg>")[0]
     ring = re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"[^>]*data-chosen="3"', curve)
     dot = re.search(
@@ -91,7 +91,7 @@ def test_the_ring_sits_on_the_chosen_k(folders):
 
 
 def test_the_runner_up_is_told_at_its_dot(folders):
-    said = path_section(read_facts(folders["plain"]))
+    said = path_section(read_run_folder(folders["plain"]))
     assert "k = 2: Silhouette (from summaries) 0.601, the runner-up, 0.099 less" in said
 
 
@@ -104,7 +104,7 @@ def test_the_runner_up_is_told_at_its_dot(folders):
     ],
 )
 def test_no_path_says_why(folders, name, words):
-    said = path_section(read_facts(folders[name]))
+    said = path_section(read_run_folder(folders[name]))
     assert words in said
     assert "<svg" not in said
 
@@ -121,7 +121,7 @@ def test_a_tree_of_four_leaves():
     assert [node.height for node in nodes[4:]] == [1.0, 2.0, 3.0]
     assert nodes[6].seeds == (0, 1, 2, 3)
     assert drawn(nodes, 4) == ([3, 2, 0, 1], 4)
-    said = tree_figure(Facts("run", done=True, n_clusters=2, tree=tree))
+    said = tree_figure(RunFolder("run", done=True, n_clusters=2, tree=tree))
     # The cut lies midway between the last two merges, 2.5 of a scale to 3.18.
     cut = re.search(r'y1="([\d.]+)" y2="[\d.]+" class="cut"', said)
     assert cut is not None
@@ -139,7 +139,7 @@ def test_a_big_tree_is_folded():
     assert len(order) == BRANCHES
     assert first == len(nodes) - (BRANCHES - 1)
     assert sum(len(nodes[node].seeds) for node in order) == 100
-    picture = tree_figure(Facts("run", done=True, n_clusters=3, tree=tree))
+    picture = tree_figure(RunFolder("run", done=True, n_clusters=3, tree=tree))
     assert "the 60 lowest merges folded" in picture
     assert "Folded: 610 rows, 61 seeds" in picture
 
@@ -148,7 +148,7 @@ def test_branches_take_the_colour_of_their_cluster():
     # Two seeds at the left centre, two at the right one.
     tree = Tree((None,) * 4, ((0, 1, 1.0, 20), (2, 3, 1.0, 20), (4, 5, 9.0, 40)))
     seeds = [[0.0, 0.0], [0.1, 0.0], [0.9, 1.0], [1.0, 1.0]]
-    facts = Facts(
+    run = RunFolder(
         "run",
         done=True,
         n_clusters=2,
@@ -156,9 +156,9 @@ def test_branches_take_the_colour_of_their_cluster():
         centers=np.array([[10.0, 10.0], [20.0, 20.0]]),
         low=np.array([10.0, 10.0]),
         span=np.array([10.0, 10.0]),
-        course=course_of([prepare(0, 2, seeds)]),
+        history=history_of([prepare(0, 2, seeds)]),
     )
-    said = tree_figure(facts)
+    said = tree_figure(run)
 
     assert re.findall(r'class="mark branch ?(.*?)"', said) == [
         "stroke c0",
@@ -166,7 +166,7 @@ def test_branches_take_the_colour_of_their_cluster():
         "",
     ]
     assert "40 rows, 4 seeds, clusters 0, 1" in said
-    other = replace(facts, course=course_of([prepare(0, 2, seeds[:3])]))
+    other = replace(run, history=history_of([prepare(0, 2, seeds[:3])]))
     assert "stroke c0" not in tree_figure(other)
 
 
@@ -174,22 +174,22 @@ def test_branches_take_the_colour_of_their_cluster():
 
 
 def test_deviations_are_shares_of_the_range():
-    facts = Facts(
+    run = RunFolder(
         "run",
         centers=np.array([[0.0, 5.0], [4.0, 5.0]]),
         sizes=(30, 10),
         span=np.array([10.0, 0.0]),
     )
-    middle, away = deviations(facts)
+    middle, away = deviations(run)
     # (30 * 0 + 10 * 4) / 40 = 1
     assert middle.tolist() == [1.0, 5.0]
     assert away.tolist() == [[-0.1, 0.0], [0.3, 0.0]]
-    middle, _ = deviations(replace(facts, sizes=(), span=None))
+    middle, _ = deviations(replace(run, sizes=(), span=None))
     assert middle.tolist() == [2.0, 5.0]
 
 
 def test_columns_that_part_the_clusters_come_first():
-    facts = Facts(
+    run = RunFolder(
         "run",
         done=True,
         n_clusters=2,
@@ -198,7 +198,7 @@ def test_columns_that_part_the_clusters_come_first():
         sizes=(10, 10),
         span=np.array([2.0, 10.0]),
     )
-    said = clusters_section(facts)
+    said = clusters_section(run)
     assert said.index(">apart</th>") < said.index(">same</th>")
     assert (
         "Cluster 1, apart: 8, 4 above the mean of all rows (40% of the range)" in said
@@ -208,14 +208,14 @@ def test_columns_that_part_the_clusters_come_first():
 
 
 def test_one_cluster_has_no_deviation(folders):
-    said = clusters_section(read_facts(folders["one"]))
+    said = clusters_section(read_run_folder(folders["one"]))
     assert "▲" not in said.split("<table")[1]
     assert "▼" not in said.split("<table")[1]
 
 
 def test_bars_of_sites_add_up(folders):
     result = result_of()
-    said = clusters_section(read_facts(folders["plain"]))
+    said = clusters_section(read_run_folder(folders["plain"]))
     shares = said.split('class="figure shares"')[1].split("</svg>")[0]
     widths = [w for w in attribute(shares, " width") if w > 0]
     # Four sites, each as wide as the scale: 120 to 392.
@@ -225,7 +225,7 @@ def test_bars_of_sites_add_up(folders):
 
 
 def test_many_sites_share_the_last_bar(folders):
-    said = clusters_section(read_facts(folders["crowd"]))
+    said = clusters_section(read_run_folder(folders["crowd"]))
     assert "170 others" in said
     assert said.count("<option") == 201
     # Twenty clusters: the palette is used up, hatchings tell them apart.
@@ -234,14 +234,14 @@ def test_many_sites_share_the_last_bar(folders):
 
 
 def test_a_coordinator_does_not_know_where_clusters_live(folders):
-    said = clusters_section(read_facts(folders["coordinator"]))
+    said = clusters_section(read_run_folder(folders["coordinator"]))
     assert "labels stay with the sites" in said
     assert "<select" not in said
     assert 'class="figure shares"' not in said
 
 
 def test_no_centres_no_profile(folders):
-    said = clusters_section(read_facts(folders["no-centers"]))
+    said = clusters_section(read_run_folder(folders["no-centers"]))
     assert "no centres" in said
 
 
@@ -251,30 +251,30 @@ def test_no_centres_no_profile(folders):
 def test_seeds_move_from_version_to_version():
     a, b = np.zeros((3, 2)), np.ones((3, 2))
     rounds = [prepare(0, 2, np.ones((4, 2))), prepare(1, 2, a), prepare(2, 2, a)]
-    course = course_of([*rounds, prepare(3, 2, b), prepare(4, 2)])
-    versions = seed_versions(Facts("run", course=course))
+    history = history_of([*rounds, prepare(3, 2, b), prepare(4, 2)])
+    versions = seed_versions(RunFolder("run", history=history))
 
     # Four seeds are another build, and standing still is no step.
     assert [v.tolist() for v in versions] == [a.tolist(), b.tolist()]
 
 
 def test_many_versions_are_thinned():
-    course = course_of([prepare(i, 2, [[float(i), 0.0]]) for i in range(300)])
-    versions = seed_versions(Facts("run", course=course))
+    history = history_of([prepare(i, 2, [[float(i), 0.0]]) for i in range(300)])
+    versions = seed_versions(RunFolder("run", history=history))
     assert len(versions) == 60
     assert (versions[0][0, 0], versions[-1][0, 0]) == (0.0, 299.0)
 
 
 def test_two_columns_are_the_plane_itself():
-    facts = Facts(
+    run = RunFolder(
         "run", columns=("a", "b"), low=np.array([10.0, 0.0]), span=np.array([5.0, 0.0])
     )
-    plane = plane_of(facts, [np.array([[0.2, 0.0]])], None, None)
+    plane = plane_of(run, [np.array([[0.2, 0.0]])], None, None)
     assert plane.flat(np.array([[0.2, 0.5]])).tolist() == [[11.0, 0.5]]
     assert (plane.x, plane.y) == ("a", "b")
-    assert "units of the data" in plane.said
-    bare = plane_of(Facts("run"), [np.array([[0.2, 0.0]])], None, None)
-    assert "agreed scale" in bare.said
+    assert "units of the data" in plane.description
+    bare = plane_of(RunFolder("run"), [np.array([[0.2, 0.0]])], None, None)
+    assert "agreed scale" in bare.description
 
 
 def test_many_columns_are_seen_along_their_spread():
@@ -282,56 +282,56 @@ def test_many_columns_are_seen_along_their_spread():
     cloud = np.zeros((4, 5))
     cloud[:, 1] = [0, 1, 0, 1]
     cloud[:, 3] = [0, 0, 2, 2]
-    plane = plane_of(Facts("run"), [], cloud, None)
+    plane = plane_of(RunFolder("run"), [], cloud, None)
 
-    assert "keeps 100% of their spread" in plane.said
+    assert "keeps 100% of their spread" in plane.description
     apart = np.linalg.norm(np.diff(plane.flat(cloud), axis=0), axis=1)
     assert np.allclose(apart, np.linalg.norm(np.diff(cloud, axis=0), axis=1))
 
 
 def test_one_column_is_a_line(folders):
-    said = map_section(read_facts(folders["line"]))
+    said = map_section(read_run_folder(folders["line"]))
     assert "height means nothing" in said
 
 
 def test_the_map_draws_ways_seeds_and_centres(folders):
-    said = map_section(read_facts(folders["flat"]))
+    said = map_section(read_run_folder(folders["flat"]))
     assert said.count('class="way"') == 8
     assert said.count('class="mark seed"') == 8
     assert said.count("mark center fill") == 3
     assert "Numbered discs are the centres" in said
     assert "through 6 versions" in said
-    half = map_section(read_facts(folders["half"]))
+    half = map_section(read_run_folder(folders["half"]))
     assert "discs" not in half
     assert "Small rings are the 8 seeds" in half
     assert 'class="rows"' not in said
 
 
 def test_a_map_without_anything_to_draw(folders):
-    assert "no centres to draw yet" in map_section(read_facts(folders["waiting"]))
-    assert "there is no map" in map_section(read_facts(folders["no-centers"]))
+    assert "no centres to draw yet" in map_section(read_run_folder(folders["waiting"]))
+    assert "there is no map" in map_section(read_run_folder(folders["no-centers"]))
 
 
 def test_own_rows_are_for_a_sites_own_page():
-    own = Own(np.arange(10.0).reshape(5, 2), np.array([0, 0, 1, 1, 1]))
-    facts = Facts(
+    own = OwnRows(np.arange(10.0).reshape(5, 2), np.array([0, 0, 1, 1, 1]))
+    run = RunFolder(
         "s", kind=MEMBER, done=True, n_clusters=2, own=own, centers=np.ones((2, 2))
     )
-    said = map_section(facts)
+    said = map_section(run)
     assert said.count('class="row fill') == 2
     assert "own 5 rows; they were put on this page here" in said
     # In any other folder they are not drawn, even if somebody hands them in.
-    assert own_rows(replace(facts, kind="coordinator")) == (None, None, "")
-    gone = replace(facts, own=Own(note="the file is gone"))
+    assert own_rows(replace(run, kind="coordinator")) == (None, None, "")
+    gone = replace(run, own=OwnRows(note="the file is gone"))
     assert "the file is gone" in map_section(gone)
 
 
 def test_many_rows_are_a_sample():
     rng = np.random.default_rng(0)
-    own = Own(rng.random((5000, 3)), np.zeros(5000, dtype=np.int64))
-    facts = Facts("s", kind=MEMBER, done=True, own=own, centers=np.ones((1, 3)))
-    values, labels, note = own_rows(facts)
-    again, _, _ = own_rows(facts)
+    own = OwnRows(rng.random((5000, 3)), np.zeros(5000, dtype=np.int64))
+    run = RunFolder("s", kind=MEMBER, done=True, own=own, centers=np.ones((1, 3)))
+    values, labels, note = own_rows(run)
+    again, _, _ = own_rows(run)
     assert values is not None
     assert again is not None
     assert labels is not None
@@ -340,14 +340,14 @@ def test_many_rows_are_a_sample():
     assert "2,000 of this site's own 5,000 rows, drawn at random" in note
     assert np.array_equal(values, again)
     # Two centres span no plane: the rows help.
-    assert "map" in map_section(facts)
+    assert "map" in map_section(run)
 
 
-# ------------------------------------------------------------------ the course
+# ------------------------------------------------------------------ the history
 
 
 def test_the_course_tells_rounds_and_staleness(folders):
-    said = course_section(read_facts(folders["plain"]))
+    said = timeline_section(read_run_folder(folders["plain"]))
     assert "round 5: Silhouette (from summaries) 0.55" in said
     assert "3 answers 2 versions behind" in said
     assert "site-3: 3 late answers, at worst 2 versions behind" in said
@@ -355,13 +355,13 @@ def test_the_course_tells_rounds_and_staleness(folders):
 
 
 def test_a_failure_is_told(folders):
-    said = course_section(read_facts(folders["half"]))
+    said = timeline_section(read_run_folder(folders["half"]))
     assert "(no answer in time)" in said
     assert "rejected or no answer" in said
 
 
 def test_a_crowd_is_capped(folders):
-    said = course_section(read_facts(folders["crowd"]))
+    said = timeline_section(read_run_folder(folders["crowd"]))
     assert "160 others" in said
     assert "A column stands for 2 rounds" in said
     assert "The other 180 sites sent" in said
@@ -372,14 +372,16 @@ def test_a_crowd_is_capped(folders):
 
 
 def test_nothing_to_tell(folders):
-    assert "at the coordinator" in course_section(read_facts(folders["site"]))
-    assert "no trace" in course_section(read_facts(folders["no-centers"]))
-    assert "Nothing has happened" in course_section(read_facts(folders["waiting"]))
+    assert "at the coordinator" in timeline_section(read_run_folder(folders["site"]))
+    assert "no trace" in timeline_section(read_run_folder(folders["no-centers"]))
+    assert "Nothing has happened" in timeline_section(
+        read_run_folder(folders["waiting"])
+    )
 
 
 def test_a_calm_run(tmp_path):
     events = [{**e, "staleness": 0} if "staleness" in e else e for e in events_of()]
-    said = course_section(read_facts(write_run(tmp_path, result_of(), events)))
+    said = timeline_section(read_run_folder(write_run(tmp_path, result_of(), events)))
     assert "All 10 answers fitted" in said
     assert "Nobody was late" in said
 
@@ -389,8 +391,8 @@ def test_many_incidents_are_folded(tmp_path):
     gone = [{"event": "left", "tick": 5, "client": i, "at": 1.0} for i in range(30)]
     more = [{"event": "refused", "tick": 0, "name": "x", "reason": "y", "at": 1.0}]
     again = [{"event": "resumed", "tick": 0, "at": 1.0}]
-    facts = read_facts(write_run(tmp_path, None, [*events, *gone, *more, *again]))
-    said = course_section(facts)
+    run = read_run_folder(write_run(tmp_path, None, [*events, *gone, *more, *again]))
+    said = timeline_section(run)
     assert "site-0 left; what it said stays" in said
     assert "21 more</summary>" in said
     assert "x was refused: y" in said
@@ -399,12 +401,12 @@ def test_many_incidents_are_folded(tmp_path):
 
 def test_very_stale_answers_are_put_together(tmp_path):
     events = [{**e, "staleness": 12} if "staleness" in e else e for e in events_of()]
-    said = course_section(read_facts(write_run(tmp_path, result_of(), events)))
+    said = timeline_section(read_run_folder(write_run(tmp_path, result_of(), events)))
     assert "10 or more" in said
 
 
 def test_objectives_have_names():
-    facts = Facts("run", parameters={"method": "afcl", "preset": "matlab"})
-    assert objective_name(facts) == "Objective Z"
-    facts = Facts("run", parameters={"method": "dk++"})
-    assert objective_name(facts) == "The method's objective"
+    run = RunFolder("run", parameters={"method": "afcl", "preset": "matlab"})
+    assert objective_name(run) == "Objective Z"
+    run = RunFolder("run", parameters={"method": "dk++"})
+    assert objective_name(run) == "The method's objective"

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from afcl.report import Facts, status_of
-from afcl.report.events import course_of
-from afcl.report.facts import COORDINATOR, MEMBER, SiteFact
+from afcl.report import RunFolder, state_of
+from afcl.report.run_folder import COORDINATOR, MEMBER, SiteSummary
 from afcl.report.words import (
     cautions,
     headline,
@@ -18,6 +17,7 @@ from afcl.report.words import (
     tidy,
     tiles,
 )
+from afcl.trace import history_of
 
 from .folders import events_of
 
@@ -25,7 +25,7 @@ from .folders import events_of
 def facts_with(silhouettes, k, **changes):
     path = tuple((level, {"silhouette": v}) for level, v in silhouettes.items())
     scores = {"silhouette": silhouettes.get(k)}
-    made = Facts("run", done=True, n_clusters=k, path=path, scores=scores)
+    made = RunFolder("run", done=True, n_clusters=k, path=path, scores=scores)
     return replace(made, **changes)
 
 
@@ -33,15 +33,15 @@ def facts_with(silhouettes, k, **changes):
 
 
 def test_a_clear_choice_names_the_runner_up_and_the_gap():
-    facts = facts_with({2: 0.3, 3: 0.6, 4: 0.5}, 3)
+    run = facts_with({2: 0.3, 3: 0.6, 4: 0.5}, 3)
 
-    k, gap = runner_up(facts) or (0, 0.0)
+    k, gap = runner_up(run) or (0, 0.0)
     assert (k, round(gap, 9)) == (4, 0.1)
-    assert how_sure(facts)[0] == (
+    assert how_sure(run)[0] == (
         "Silhouette (from summaries) 0.6 at k = 3. The runner-up, k = 4, has 0.5, "
         "0.1 less: the choice is clear."
     )
-    assert how_sure(facts)[1].endswith("means a reasonable structure.")
+    assert how_sure(run)[1].endswith("means a reasonable structure.")
 
 
 def test_a_narrow_choice_is_called_narrow():
@@ -61,8 +61,8 @@ def test_many_k_in_the_band_are_counted():
 
 
 def test_the_band_belongs_to_the_automatic_rule():
-    facts = facts_with({2: 0.595, 3: 0.6}, 3, parameters={"criterion": "silhouette"})
-    assert "The runner-up, k = 2" in how_sure(facts)[0]
+    run = facts_with({2: 0.595, 3: 0.6}, 3, parameters={"criterion": "silhouette"})
+    assert "The runner-up, k = 2" in how_sure(run)[0]
 
 
 def test_a_better_k_outside_the_candidates_is_told():
@@ -74,7 +74,7 @@ def test_a_better_k_outside_the_candidates_is_told():
 def test_less_is_better_for_davies_bouldin():
     values: dict[int, float | None] = {2: 0.9, 3: 0.5, 4: 0.7}
     path = tuple((k, {"db": value}) for k, value in values.items())
-    facts = Facts(
+    run = RunFolder(
         "run",
         done=True,
         n_clusters=3,
@@ -82,9 +82,9 @@ def test_less_is_better_for_davies_bouldin():
         scores={"db": 0.5},
         parameters={"criterion": "db"},
     )
-    k, gap = runner_up(facts) or (0, 0.0)
+    k, gap = runner_up(run) or (0, 0.0)
     assert (k, round(gap, 9)) == (4, 0.2)
-    assert "The runner-up, k = 4, has 0.7, 0.2 more" in how_sure(facts)[0]
+    assert "The runner-up, k = 4, has 0.7, 0.2 more" in how_sure(run)[0]
 
 
 @pytest.mark.parametrize(
@@ -126,28 +126,28 @@ def test_where_nothing_can_be_compared():
     ],
 )
 def test_every_level_is_told_in_words(level, words):
-    facts = Facts("run", done=True, parameters={"privacy": level, "min_cell": 7})
-    name, said = privacy(facts)
+    run = RunFolder("run", done=True, parameters={"privacy": level, "min_cell": 7})
+    name, said = privacy(run)
     assert name == level
     assert words in said
 
 
 def test_an_unknown_level_is_not_guessed():
-    assert privacy(Facts("run", done=True))[0] == "not recorded"
-    assert privacy(Facts("run"))[0] == "not known yet"
+    assert privacy(RunFolder("run", done=True))[0] == "not recorded"
+    assert privacy(RunFolder("run"))[0] == "not known yet"
 
 
 # ------------------------------------------------------------------ the rest
 
 
 def test_headline_and_tiles():
-    course = course_of(events_of())
-    facts = Facts("run", n_clusters=1, course=course, rounds=2)
-    assert headline(facts) == "1 cluster so far"
-    assert headline(Facts("run")) == "No answer yet"
-    assert headline(replace(facts, done=True, n_clusters=4)) == "4 clusters"
-    sites = (SiteFact("a", 1200, 2, 900), SiteFact("b", 300, 1, 200))
-    assert tiles(replace(facts, sites=sites, columns=("x",))) == [
+    history = history_of(events_of())
+    run = RunFolder("run", n_clusters=1, history=history, rounds=2)
+    assert headline(run) == "1 cluster so far"
+    assert headline(RunFolder("run")) == "No answer yet"
+    assert headline(replace(run, done=True, n_clusters=4)) == "4 clusters"
+    sites = (SiteSummary("a", 1200, 2, 900), SiteSummary("b", 300, 1, 200))
+    assert tiles(replace(run, sites=sites, columns=("x",))) == [
         ("sites", "2"),
         ("rows in all", "1,500"),
         ("columns", "1"),
@@ -160,30 +160,32 @@ def test_headline_and_tiles():
 
 
 def test_a_site_counts_its_own_rows():
-    facts = Facts(
-        "s", kind=MEMBER, done=True, sizes=(60, 40), sites=(SiteFact("s", 30),)
+    run = RunFolder(
+        "s", kind=MEMBER, done=True, sizes=(60, 40), sites=(SiteSummary("s", 30),)
     )
-    assert dict(tiles(facts))["own rows"] == "30"
-    assert dict(tiles(facts))["rows in all"] == "100"
-    assert "s takes home" in subtitle(facts)
-    assert "Coordinator" in subtitle(replace(facts, kind=COORDINATOR))
+    assert dict(tiles(run))["own rows"] == "30"
+    assert dict(tiles(run))["rows in all"] == "100"
+    assert "s takes home" in subtitle(run)
+    assert "Coordinator" in subtitle(replace(run, kind=COORDINATOR))
 
 
 def test_cautions():
     sites = (
-        SiteFact("a", 10, 3, 1, (5, 5, 0)),
-        SiteFact("b", 10, 0, 0, (0, 5, 5)),
+        SiteSummary("a", 10, 3, 1, (5, 5, 0)),
+        SiteSummary("b", 10, 0, 0, (0, 5, 5)),
     )
-    end = {"event": "end", "tick": 0, "reason": "max_rounds"}
-    facts = Facts("run", done=True, n_clusters=3, sites=sites, course=course_of([end]))
-    said = cautions(facts)
+    end = {"event": "end", "tick": 0, "round": 0, "reason": "max_rounds"}
+    run = RunFolder(
+        "run", done=True, n_clusters=3, sites=sites, history=history_of([end])
+    )
+    said = cautions(run)
     assert said[0].startswith("b sent nothing")
     assert "limit of rounds" in said[1]
     assert said[2] == "2 of 3 clusters live at one site alone."
-    many = tuple(SiteFact(f"s{i}", 1) for i in range(8))
-    assert "and 3 more sent nothing" in cautions(replace(facts, sites=many))[0]
-    patience = course_of([{**end, "reason": "patience"}])
-    assert "nothing arrived" in cautions(replace(facts, course=patience))[1]
+    many = tuple(SiteSummary(f"s{i}", 1) for i in range(8))
+    assert "and 3 more sent nothing" in cautions(replace(run, sites=many))[0]
+    patience = history_of([{**end, "reason": "patience"}])
+    assert "nothing arrived" in cautions(replace(run, history=patience))[1]
 
 
 def test_reasons_are_cut():
@@ -195,21 +197,21 @@ def test_reasons_are_cut():
 
 
 def test_a_report_knows_no_clock():
-    facts = Facts("run", course=course_of(events_of(end=False)), n_clusters=3)
-    assert status_of(facts).word == "unfinished"
-    assert status_of(replace(facts, done=True)).text == "done"
-    assert status_of(replace(facts, failed="no disk")).text == "failed: no disk"
+    run = RunFolder("run", history=history_of(events_of(end=False)), n_clusters=3)
+    assert state_of(run).word == "unfinished"
+    assert state_of(replace(run, done=True)).text == "done"
+    assert state_of(replace(run, failed="no disk")).text == "failed: no disk"
 
 
 def test_running_until_it_is_silent():
     events = events_of(end=False)
     last = events[-1]["at"]
-    facts = Facts("run", course=course_of(events))
+    run = RunFolder("run", history=history_of(events))
 
-    assert status_of(facts, last + 119).text == "running: round 5, k = 3 so far"
-    server = replace(facts, kind=COORDINATOR)
-    assert status_of(server, last).text == "running: step 5, k = 3 so far"
-    assert status_of(facts, last + 725).text == "stalled: nothing arrived for 12 min"
+    assert state_of(run, last + 119).text == "running: round 5, k = 3 so far"
+    server = replace(run, kind=COORDINATOR)
+    assert state_of(server, last).text == "running: step 5, k = 3 so far"
+    assert state_of(run, last + 725).text == "stalled: nothing arrived for 12 min"
 
 
 def test_the_silent_site_is_named():
@@ -217,23 +219,23 @@ def test_the_silent_site_is_named():
     last = events[-1]["at"]
     ask = {"event": "send", "tick": 6, "contact": 6, "version": 1, "bytes": 1}
     events += [{**ask, "client": 0, "at": last}, {**ask, "client": 2, "at": last}]
-    course = course_of(events)
-    course.sites[2].heard_at = last - 25
-    facts = Facts("run", course=course)
+    history = history_of(events)
+    history.sites[2].heard_at = last - 25
+    run = RunFolder("run", history=history)
 
-    said = status_of(facts, last + 700)
+    said = state_of(run, last + 700)
     assert (said.word, said.text) == ("stalled", "stalled: site-2 silent for 12 min")
-    course.sites[2].gone = True
-    assert "site-0 silent" in status_of(facts, last + 700).text
+    history.sites[2].gone = True
+    assert "site-0 silent" in state_of(run, last + 700).text
     # Asking again is no sign of life.
-    again = course_of([*events, {**ask, "client": 0, "at": last + 690}])
-    assert status_of(Facts("run", course=again), last + 700).word == "stalled"
+    again = history_of([*events, {**ask, "client": 0, "at": last + 690}])
+    assert state_of(RunFolder("run", history=again), last + 700).word == "stalled"
 
 
 def test_waiting():
-    assert status_of(Facts("run"), 0.0).text == "waiting for the run to begin"
-    lobby = Facts("run", kind=COORDINATOR, min_clients=3)
-    assert status_of(lobby, 0.0).text == "waiting for 3 sites, 0 here"
+    assert state_of(RunFolder("run"), 0.0).text == "waiting for the run to begin"
+    lobby = RunFolder("run", kind=COORDINATOR, min_clients=3)
+    assert state_of(lobby, 0.0).text == "waiting for 3 sites, 0 here"
     ranges = {
         "event": "ranges",
         "tick": 0,
@@ -242,11 +244,11 @@ def test_waiting():
         "bytes": 1,
         "at": 0.0,
     }
-    here = replace(lobby, course=course_of([ranges]))
-    assert status_of(here, 0.0).text == "waiting for 3 sites, 1 here"
+    here = replace(lobby, history=history_of([ranges]))
+    assert state_of(here, 0.0).text == "waiting for 3 sites, 1 here"
     agreed = {"event": "agreed", "tick": 0, "columns": [], "rows": 5, "at": 1.0}
-    begun = replace(lobby, course=course_of([ranges, agreed]))
-    assert status_of(begun, 2.0).text == "running: hearing the first messages"
-    site = Facts("s", kind=MEMBER, state="waiting")
-    assert status_of(site, 0.0).text == "waiting for the coordinator"
-    assert "has joined" in status_of(replace(site, state="joined"), 0.0).text
+    begun = replace(lobby, history=history_of([ranges, agreed]))
+    assert state_of(begun, 2.0).text == "running: hearing the first messages"
+    site = RunFolder("s", kind=MEMBER, state="waiting")
+    assert state_of(site, 0.0).text == "waiting for the coordinator"
+    assert "has joined" in state_of(replace(site, state="joined"), 0.0).text

@@ -17,7 +17,7 @@ from afcl.core.params import DefaultParams
 from afcl.core.rows import TableRows
 from afcl.core.scale import minmax_box, no_box, ranges_of
 from afcl.core.terms import AskAnnouncement, AskRanges
-from afcl.data import batches, texts
+from afcl.data import parquet, texts
 from afcl.data.stream import HeldTable, open_sites
 from afcl.exceptions import InputError
 from afcl.methods import get_method
@@ -43,7 +43,7 @@ no_waiting = live.no_waiting
 def small_parts(monkeypatch):
     """Parts of one block, batches and blocks of text that fit nothing else."""
     monkeypatch.setattr(parts_of_rows, "PART", 1)
-    monkeypatch.setattr(batches, "BATCH", 3000)
+    monkeypatch.setattr(parquet, "BATCH", 3000)
     monkeypatch.setattr(texts, "BLOCK_BYTES", 50_000)
 
 

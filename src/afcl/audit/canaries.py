@@ -19,12 +19,15 @@ from afcl.privacy.levels import Level
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.site import Site
 
-#: The table: so many rows in one place, the canary in another one of the unit box.
-ROWS, PLACE, CANARY = 40, 0.25, 0.75
+#: Rows of the table, all at one place of the unit box.
+ROWS = 40
+PLACE = 0.25
+#: Where the canary is, if it is in the table.
+CANARY = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class CanaryResult:
     """A claim, and the epsilon that the canary shows at least."""
 
     claimed: float
@@ -33,7 +36,7 @@ class Shown:
 
 def canaries(
     level: Level, n_features: int, min_cell: int, trials: int, seed: int
-) -> tuple[Shown, ...]:
+) -> tuple[CanaryResult, ...]:
     """Test a level's own claim and, where trials cannot reach it, a smaller one.
 
     n trials can show an epsilon of about log(n) - 2 and no more. A mechanism whose
@@ -46,7 +49,7 @@ def canaries(
     if 0 < most <= level.epsilon:
         claims.append(most / 2)
     return tuple(
-        Shown(
+        CanaryResult(
             claim,
             _measured(
                 replace(level, epsilon=claim), n_features, min_cell, trials, seed
@@ -85,8 +88,8 @@ def _release(
     request = encode(AskHello(terms))
 
     def release(X: Floats, rng: np.random.Generator) -> Cells:
-        said = decode(Site(X, secret=rng.bytes(32)).answer(request)).payload
-        cells: Cells = said.cells if level.secure else said
+        payload = decode(Site(X, secret=rng.bytes(32)).answer(request)).payload
+        cells: Cells = payload.cells if level.secure else payload
         return cells
 
     return release

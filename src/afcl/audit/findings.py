@@ -25,9 +25,10 @@ from afcl.privacy.attacks import (
 )
 from afcl.privacy.attacks_sums import difference, difference_unions, subtract_hellos
 
-#: A row is recovered exactly if a candidate lies this close, in units of the box; sums
-#: under `secure` are rounded to 2^-16, so that candidates there are less exact.
-EXACT, ROUNDED = 1e-6, 1e-3
+#: A row is recovered exactly if a candidate lies this close, in units of the box.
+EXACT = 1e-6
+#: The same under `secure`: sums are rounded to 2^-16 there, so candidates are coarser.
+ROUNDED = 1e-3
 #: An attack that is wrong more often than this guesses; its hits count for nothing.
 RIGHT = 0.5
 
@@ -57,7 +58,7 @@ class Attack:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LevelFinding:
     """What the audit found of one level.
 
     Attributes
@@ -120,7 +121,7 @@ class Audit:
     clients: int
     rounds: int
     seed: int
-    levels: tuple[Level, ...]
+    levels: tuple[LevelFinding, ...]
 
     @property
     def broken(self) -> bool:
@@ -133,8 +134,8 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """All attacks on one run, judged by its rows."""
+class AttackResults:
+    """All attacks on one run, measured by its rows."""
 
     attacks: tuple[Attack, ...]
     recovered: float
@@ -143,12 +144,12 @@ class Judged:
     nearest: float | None
 
 
-def judge(
+def measure_attacks(
     heard: Sequence[Heard],
     released: Sequence[Released],
     rows: Floats,
     tolerance: float = EXACT,
-) -> Judged:
+) -> AttackResults:
     """Attack what was heard, and see what the attacks are worth."""
     tree = cKDTree(rows)
     known = np.zeros(rows.shape[0], dtype=np.bool_)
@@ -176,7 +177,7 @@ def judge(
     believed = [attack for attack in attacks if attack.counts]
     n_named = sum(attack.candidates for attack in believed)
     shared = find_shared(released)
-    return Judged(
+    return AttackResults(
         tuple(attacks),
         float(known.mean()),
         sum(attack.right for attack in believed) / n_named if n_named else None,
@@ -187,8 +188,8 @@ def judge(
 
 def _points(heard: Sequence[Heard]) -> list[Floats]:
     """Return bare points of first messages."""
-    said = [m.said.payload for m in heard if isinstance(m.said, Hello)]
-    return [payload.points for payload in said if isinstance(payload, Positions)]
+    payloads = [m.said.payload for m in heard if isinstance(m.said, Hello)]
+    return [payload.points for payload in payloads if isinstance(payload, Positions)]
 
 
 def _hits(

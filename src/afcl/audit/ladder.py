@@ -12,7 +12,7 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.audit.canaries import canaries
-from afcl.audit.findings import EXACT, ROUNDED, Audit, Level, judge
+from afcl.audit.findings import EXACT, ROUNDED, Audit, LevelFinding, measure_attacks
 from afcl.audit.promises import broken_promises, in_words, least_rows
 from afcl.audit.wire import Tapped, tapped
 from afcl.core.scale import Ranges, minmax_box, ranges_of
@@ -20,13 +20,14 @@ from afcl.data import from_frames
 from afcl.exceptions import InputError
 from afcl.metrics import adjusted_rand, silhouette
 from afcl.privacy.attacks import releases
-from afcl.privacy.levels import Level as Rung
-from afcl.privacy.levels import parse_level
+from afcl.privacy.levels import Level, parse_level
 
 #: The level everything is compared with.
 REFERENCE = "summary"
-#: Cohorts are this large where there are enough sites, and never smaller than three.
-COHORT, SMALLEST_COHORT = 10, 3
+#: Sites in a cohort, where there are enough.
+COHORT = 10
+#: Fewest sites in a cohort: of two, each could subtract itself.
+SMALLEST_COHORT = 3
 #: The silhouette is computed on at most so many rows, drawn at random.
 SCORED = 4000
 
@@ -104,17 +105,17 @@ def audit(
             raise InputError(f"{name} is {value}: it must be at least {least}")
     bounded = not isinstance(scale, str) and scale is not None
     chosen = list(levels or default_levels(len(arrays), bounded))
-    rungs = [parse_level(text) for text in chosen]
+    parsed = [parse_level(text) for text in chosen]
     if cohort is None:
         cohort = max(SMALLEST_COHORT, min(COHORT, len(arrays)))
     auditor = _Auditor(
         arrays, rounds, seed, scale, cohort, min_cell, canary_trials, tuple(names)
     )
     found = []
-    for rung in rungs:
+    for level in parsed:
         if tell is not None:
-            tell(str(rung))
-        found.append(auditor.audited(rung))
+            tell(str(level))
+        found.append(auditor.audited(level))
     return Audit(
         sum(table.shape[0] for table in arrays),
         arrays[0].shape[1],
@@ -161,43 +162,43 @@ class _Auditor:
         """The run that all others are compared with."""
         return self._run(parse_level(REFERENCE), curious=False)
 
-    def audited(self, rung: Rung) -> Level:
+    def audited(self, level: Level) -> LevelFinding:
         """Attack a level and check its promise."""
-        run = self._run(rung, curious=True)
+        run = self._run(level, curious=True)
         released = releases(run.heard)
-        tolerance = ROUNDED if rung.secure else EXACT
-        judged = judge(run.heard, released, run.rows(), tolerance)
-        shown = (
-            canaries(rung, self.rows.shape[1], self.min_cell, self.trials, self.seed)
-            if rung.private
+        tolerance = ROUNDED if level.secure else EXACT
+        attacks = measure_attacks(run.heard, released, run.rows(), tolerance)
+        canary = (
+            canaries(level, self.rows.shape[1], self.min_cell, self.trials, self.seed)
+            if level.private
             else ()
         )
-        reasons = broken_promises(rung, run, released, judged, shown, self.min_cell)
-        return Level(
-            str(rung),
-            in_words(rung, least_rows(rung, self.min_cell)),
+        reasons = broken_promises(level, run, released, attacks, canary, self.min_cell)
+        return LevelFinding(
+            str(level),
+            in_words(level, least_rows(level, self.min_cell)),
             bool(reasons),
             tuple(dict.fromkeys(reasons)),
-            judged.recovered,
-            judged.precision,
-            judged.shared,
-            judged.nearest,
+            attacks.recovered,
+            attacks.precision,
+            attacks.shared,
+            attacks.nearest,
             min((int(each.cells.counts.min()) for each in released), default=None),
-            rung.epsilon if rung.private else None,
-            shown[0].measured if shown else None,
-            **self._quality(rung),
-            attacks=judged.attacks,
-            notes=_notes(rung, run),
+            level.epsilon if level.private else None,
+            canary[0].measured if canary else None,
+            **self._quality(level),
+            attacks=attacks.attacks,
+            notes=_notes(level, run),
         )
 
-    def _run(self, rung: Rung, curious: bool) -> Tapped:
+    def _run(self, level: Level, curious: bool) -> Tapped:
         options: dict[str, Any] = {}
-        if rung.family not in ("exact", "affine"):
+        if level.family not in ("exact", "affine"):
             options = {"min_cell": self.min_cell, "cohort": self.cohort}
-            if curious and rung.family != "dp-rounds":
+            if curious and level.family != "dp-rounds":
                 options["contacts"] = self.rounds + 1
         return tapped(
-            str(rung),
+            str(level),
             self.tables,
             seed=self.seed,
             scale=self.scale,
@@ -207,10 +208,10 @@ class _Auditor:
             names=self.names,
         )
 
-    def _quality(self, rung: Rung) -> dict[str, Any]:
+    def _quality(self, level: Level) -> dict[str, Any]:
         """Return what an ordinary run costs and finds."""
-        same = str(rung) == REFERENCE
-        run = self.reference if same else self._run(rung, curious=False)
+        same = str(level) == REFERENCE
+        run = self.reference if same else self._run(level, curious=False)
         tallies = run.outcome.finished.tallies.values()
         labels = run.labels()
         return {
@@ -222,15 +223,15 @@ class _Auditor:
         }
 
 
-def _notes(rung: Rung, run: Tapped) -> tuple[str, ...]:
+def _notes(level: Level, run: Tapped) -> tuple[str, ...]:
     """Say what the agreement on scales gave away."""
-    told = [message.said for message in run.heard if isinstance(message.said, Ranges)]
+    sent = [message.said for message in run.heard if isinstance(message.said, Ranges)]
     exact = 0
-    for said, site in zip(told, run.sites, strict=True):
-        if said.low.size:
-            exact += int((said.low == site.rows.min(axis=0)).sum())
-            exact += int((said.high == site.rows.max(axis=0)).sum())
+    for ranges, site in zip(sent, run.sites, strict=True):
+        if ranges.low.size:
+            exact += int((ranges.low == site.rows.min(axis=0)).sum())
+            exact += int((ranges.high == site.rows.max(axis=0)).sum())
     if not exact:
         return ()
-    shared = " (values that several rows share)" if rung.group else ""
+    shared = " (values that several rows share)" if level.group else ""
     return (f"{exact} column extremes of sites were told exactly{shared}",)

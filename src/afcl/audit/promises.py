@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import chdtrc
 
-from afcl.audit.canaries import Shown
-from afcl.audit.findings import Judged
+from afcl.audit.canaries import CanaryResult
+from afcl.audit.findings import AttackResults
 from afcl.audit.wire import Tapped, TappedSite
 from afcl.core.messages import Hello
 from afcl.core.scale import Ranges
@@ -25,7 +25,7 @@ from afcl.runtime.site import Site
 
 #: Masked bytes that are less likely than this if they were uniform are not.
 UNLIKELY = 1e-9
-#: Fewest bytes on which that can be told.
+#: Fewest bytes on which that can be tested.
 ENOUGH = 2048
 
 
@@ -55,8 +55,8 @@ def broken_promises(
     level: Level,
     run: Tapped,
     released: Sequence[Released],
-    judged: Judged,
-    shown: Sequence[Shown],
+    attacks: AttackResults,
+    canary: Sequence[CanaryResult],
     min_cell: int,
 ) -> list[str]:
     """Return in words what a level promised and did not keep."""
@@ -65,10 +65,10 @@ def broken_promises(
     reasons = [*_small_cells(released, least_rows(level, min_cell), min_cell)]
     if level.family == "summary":
         return reasons
-    if judged.recovered > 0:
-        which = [attack.name for attack in judged.attacks if attack.counts]
+    if attacks.recovered > 0:
+        which = [attack.name for attack in attacks.attacks if attack.counts]
         reasons.append(
-            f"{judged.recovered:.2%} of the rows were recovered ({', '.join(which)})"
+            f"{attacks.recovered:.2%} of the rows were recovered ({', '.join(which)})"
         )
     reasons += [
         f"what stands for the rows of client {client} was formed anew"
@@ -78,7 +78,7 @@ def broken_promises(
     if level.secure:
         reasons += _not_hidden(level, run)
     if level.private:
-        reasons += _not_private(level, run, shown)
+        reasons += _not_private(level, run, canary)
     return reasons
 
 
@@ -103,13 +103,13 @@ def _not_hidden(level: Level, run: Tapped) -> list[str]:
     """Return what is readable after the first message though it should not be."""
     reasons, parts = [], []
     for message in run.heard:
-        said = message.said
-        if isinstance(said, Hello | Ranges):
+        if isinstance(message.said, Hello | Ranges):
             continue
-        if not isinstance(said.payload, Part):
-            kind = type(said.payload).__name__
+        payload = message.said.payload
+        if not isinstance(payload, Part):
+            kind = type(payload).__name__
             return [f"client {message.client} sent a {kind} in the clear"]
-        parts.append(said.payload.values)
+        parts.append(payload.values)
         if _plain(run, message):
             reasons.append(f"client {message.client} sent its own numbers unhidden")
     masked = b"".join(part.tobytes() for part in parts)
@@ -150,10 +150,12 @@ def uniform(data: bytes) -> float:
 # ------------------------------------------------------------------ dp
 
 
-def _not_private(level: Level, run: Tapped, shown: Sequence[Shown]) -> list[str]:
+def _not_private(
+    level: Level, run: Tapped, canary: Sequence[CanaryResult]
+) -> list[str]:
     reasons = [
         f"a canary shows epsilon {each.measured:.2f}, claimed is {each.claimed:.2f}"
-        for each in shown
+        for each in canary
         if each.measured > each.claimed
     ]
     for client, site in enumerate(run.sites):
@@ -169,7 +171,7 @@ def _not_private(level: Level, run: Tapped, shown: Sequence[Shown]) -> list[str]
 
 def _says_the_same(site: TappedSite) -> bool:
     """Whether the first message, asked for again, has the same bytes."""
-    for request, said in site.wire:
+    for request, answer in site.wire:
         if isinstance(decode(request), AskHello):
-            return Site.answer(site, request) == said
+            return Site.answer(site, request) == answer
     return True

@@ -51,9 +51,9 @@ class TappedSite(Site):
 
     def answer(self, request: bytes) -> bytes:
         """Answer, and keep both."""
-        said = super().answer(request)
-        self.wire.append((request, said))
-        return said
+        answer = super().answer(request)
+        self.wire.append((request, answer))
+        return answer
 
     def working(self, terms: Terms) -> Any:
         """Return what this site's level lets it work on."""
@@ -89,8 +89,8 @@ class Curious:
 
     def broadcast(self, state: Any) -> Broadcast:
         """Return the method's own broadcast, for everybody it can be meant for."""
-        said = self._method.broadcast(state)
-        return said if said.personal is not None else replace(said, wanted=None)
+        own = self._method.broadcast(state)
+        return own if own.personal is not None else replace(own, wanted=None)
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ def tapped(
     bound = Schedule().bind(len(sites), seed)
     finished = Coordinator(spec, InProcess(sites, bound)).run()
     heard = tuple(
-        Heard(client, decode(request), decode(said))
+        Heard(client, decode(request), decode(answer))
         for client, site in enumerate(sites)
-        for request, said in site.wire
+        for request, answer in site.wire
     )
     return Tapped(label_all(spec, finished, sites), sites, heard)

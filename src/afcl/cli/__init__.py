@@ -17,7 +17,8 @@ from afcl.cli.plot import plot
 from afcl.cli.predict import predict
 from afcl.cli.report import report
 from afcl.cli.run import run
-from afcl.cli.serve import enrol, serve, status
+from afcl.cli.serve import enrol, serve
+from afcl.cli.status import status
 from afcl.exceptions import AfclError, Interrupted
 
 # Recent versions of Typer carry their own copy of Click; these are its two errors.

@@ -16,7 +16,7 @@ from afcl.cli.run import in_order
 from afcl.cli.settings import bounds
 
 if TYPE_CHECKING:
-    from afcl.audit import Audit, Level
+    from afcl.audit import Audit, LevelFinding
 
 #: Columns of the table.
 HEADER = (
@@ -81,13 +81,13 @@ def audit(
 
     public = bounds(ranges)
     levels = list(privacy) or default_levels(len(sites), public is not None)
-    rungs = [parse_level(level) for level in levels]
+    parsed = [parse_level(level) for level in levels]
     read = read_sites(
         sites,
         columns=columns or None,
         drop=drop,
         missing=missing,
-        min_rows=max(min_cell, *(rung.group for rung in rungs)),
+        min_rows=max(min_cell, *(level.group for level in parsed)),
     )
     for note in read.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -150,7 +150,7 @@ def _show(found: Audit) -> None:
             typer.echo(f"{level.level}: {note}")
 
 
-def _cells(level: Level) -> tuple[str, ...]:
+def _cells(level: LevelFinding) -> tuple[str, ...]:
     epsilon = "-"
     if level.claimed is not None and level.measured is not None:
         epsilon = f"{level.claimed:g} ({level.measured:.1f})"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from afcl.report import Own
+    from afcl.report import OwnRows
 
 
 def report(
@@ -37,19 +37,19 @@ def write_at_the_end(folder: Path) -> Path | None:
     try:
         return write(folder)
     except Exception as error:
-        said = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split()) or type(error).__name__
         print(
-            f"warning: no report was written ({said}); everything else is there, "
+            f"warning: no report was written ({reason}); everything else is there, "
             f"try 'afcl report {folder}'",
             file=sys.stderr,
         )
         return None
 
 
-def own_rows(folder: Path) -> Own | None:
+def own_rows(folder: Path) -> OwnRows | None:
     """Return the rows of the site whose folder it is, or why they are not shown."""
     from afcl.exceptions import AfclError
-    from afcl.report import Own
+    from afcl.report import OwnRows
     from afcl.runtime.member import SITE
     from afcl.runtime.results import RESULT
 
@@ -58,14 +58,14 @@ def own_rows(folder: Path) -> Own | None:
     try:
         return _read_own(folder)
     except (AfclError, OSError) as error:
-        return Own(note=f"This site's own rows are not shown: {error}.")
+        return OwnRows(note=f"This site's own rows are not shown: {error}.")
 
 
-def _read_own(folder: Path) -> Own:
+def _read_own(folder: Path) -> OwnRows:
     import numpy as np
 
     from afcl.exceptions import InputError
-    from afcl.report import Own
+    from afcl.report import OwnRows
     from afcl.runtime.member import open_membership
     from afcl.runtime.results import read_result
 
@@ -78,4 +78,4 @@ def _read_own(folder: Path) -> Own:
     places = [table.columns.index(name) for name in columns]
     lines = (folder / "labels.csv").read_text(encoding="utf-8").split()[1:]
     labels = np.array([int(line) for line in lines], dtype=np.int64)[sites.kept[0]]
-    return Own(table.values[:, places], labels, columns)
+    return OwnRows(table.values[:, places], labels, columns)

@@ -17,7 +17,7 @@ from afcl.cli.settings import bounds, settings
 from afcl.registry import ways_to_write
 
 if TYPE_CHECKING:
-    from afcl.cli.story import Story
+    from afcl.cli.status import RunLog
     from afcl.runtime.federation import Plan
     from afcl.runtime.flower.keys import Tls
 
@@ -158,7 +158,7 @@ def _coordinate(
     """Start the engine, watch the run, end the engine whatever happens."""
     from afcl.cli.report import write_at_the_end
     from afcl.cli.signals import Ended, ended_by_signals
-    from afcl.cli.story import Story
+    from afcl.cli.status import RunLog
     from afcl.exceptions import InputError, Interrupted
     from afcl.runtime.federation import FAILED
     from afcl.runtime.flower import processes
@@ -178,9 +178,9 @@ def _coordinate(
             known = _enrol_new(folder, address, tls, env, set())
             told = {"out": str(folder)}
             run = processes.submit(processes.APP, address, tls, env, told)
-            story, looked = Story(), time.monotonic()
+            log, looked = RunLog(folder), time.monotonic()
             while not (folder / RESULT).is_file():
-                _tell(story, folder)
+                _print_news(log)
                 if (folder / FAILED).is_file():
                     said = json.loads((folder / FAILED).read_text(encoding="utf-8"))
                     write_at_the_end(folder)
@@ -195,7 +195,7 @@ def _coordinate(
                     _check_run(folder, run, address, tls, env)
                 known = _enrol_new(folder, address, tls, env, known)
                 time.sleep(PAUSE)
-            _tell(story, folder)
+            _print_news(log)
     except (KeyboardInterrupt, Ended):
         text = f"stopped; 'afcl serve --resume {folder}' goes on"
         raise Interrupted(text) from None
@@ -209,9 +209,9 @@ def _coordinate(
     )
 
 
-def _tell(story: Story, folder: Path) -> None:
-    """Say what is new in the run."""
-    for line in story.read(folder):
+def _print_news(log: RunLog) -> None:
+    """Print what is new in the run."""
+    for line in log.new_lines():
         typer.echo(line)
 
 
@@ -293,17 +293,3 @@ def _only_run(where: Path) -> Path:
             "'afcl serve')"
         )
     return runs[0]
-
-
-def status(
-    folder: Path = typer.Argument(..., help="Folder of the run.", metavar="DIR"),
-) -> None:
-    """Tell who is in, who is late, k so far, and how long it may take."""
-    from afcl.cli.story import Story
-    from afcl.runtime.federation import Plan
-
-    plan = Plan.read(folder)
-    story = Story()
-    story.read(folder)
-    for line in story.summary(plan, folder, time.time()):
-        typer.echo(line)

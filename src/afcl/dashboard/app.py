@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live page's server: the page, its newest body, and a stream that tells when."""
+"""The live page's server: the page, its newest body, and a stream of changes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
-from afcl.dashboard.watch import News, Watcher
+from afcl.dashboard.watch import Snapshot, Watcher
 from afcl.report import body, page
 
-#: Seconds between two looks at the folder, and looks between two signs of life.
-PAUSE, SIGN = 0.5, 20
+#: Seconds between two looks at the folder.
+PAUSE = 0.5
+#: Looks without news after which a sign of life keeps the stream open.
+SIGN = 20
+#: Sent with every answer: nothing is stored, framed or passed on.
 HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -42,7 +45,7 @@ def make_app(
     host
         Address it listens on; requests under other names than it are refused.
     closing
-        Tells whether the server wants to end, so that streams end too.
+        Says whether the server wants to end, so that streams end too.
     """
     watcher = Watcher(folder)
     app = FastAPI(
@@ -54,19 +57,19 @@ def make_app(
 
     @app.get("/")
     def whole() -> HTMLResponse:
-        news, facts = watcher.look()
-        return HTMLResponse(page(facts, news.status, [script()]), headers=HEADERS)
+        now, run = watcher.look()
+        return HTMLResponse(page(run, now.state, [script()]), headers=HEADERS)
 
     @app.get("/page")
     def newest() -> JSONResponse:
-        news, facts = watcher.look()
-        inside = {**_plain(news), "html": body(facts, news.status)}
+        now, run = watcher.look()
+        inside = {**_plain(now), "html": body(run, now.state)}
         return JSONResponse(inside, headers=HEADERS)
 
     @app.get("/events")
     def events(request: Request) -> StreamingResponse:
         return StreamingResponse(
-            _tell(watcher, request, closing),
+            _stream(watcher, request, closing),
             media_type="text/event-stream",
             headers=HEADERS,
         )
@@ -80,26 +83,26 @@ def script() -> str:
     return (files("afcl.dashboard") / "assets" / "live.js").read_text(encoding="utf-8")
 
 
-async def _tell(
+async def _stream(
     watcher: Watcher, request: Request, closing: Callable[[], bool]
 ) -> AsyncIterator[str]:
-    """Say how the run stands, at once and whenever that changes."""
+    """Send where the run stands, at once and whenever that changes."""
     yield "retry: 1000\n\n"
-    said, quiet = None, 0
+    sent, quiet = None, 0
     while not closing() and not await request.is_disconnected():
-        news, _ = await run_in_threadpool(watcher.look)
+        now, _ = await run_in_threadpool(watcher.look)
         quiet += 1
-        if news != said:
-            said, quiet = news, 0
-            yield f"data: {json.dumps(_plain(news))}\n\n"
+        if now != sent:
+            sent, quiet = now, 0
+            yield f"data: {json.dumps(_plain(now))}\n\n"
         elif quiet >= SIGN:
             quiet = 0
             yield ": still here\n\n"
         await asyncio.sleep(PAUSE)
 
 
-def _plain(news: News) -> dict[str, str]:
-    return {"version": news.version, **asdict(news.status)}
+def _plain(now: Snapshot) -> dict[str, str]:
+    return {"version": now.version, **asdict(now.state)}
 
 
 def _guard(host: str) -> Callable[[Request], None]:

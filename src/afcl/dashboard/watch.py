@@ -11,18 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from afcl.exceptions import InputError
-from afcl.report import Facts, Status, gather, status_of
-
-#: The files a run's page is made of.
-FILES = ("result.json", "trace.jsonl", "failed.json", "plan.json", "site.json")
+from afcl.report import RunFolder, RunState, read_so_far, state_of
+from afcl.report.run_folder import FILES
 
 
 @dataclass(frozen=True)
-class News:
-    """What a page is told: which version of the folder there is, and how it stands."""
+class Snapshot:
+    """Which version of a folder there is, and where its run stands."""
 
     version: str
-    status: Status
+    state: RunState
 
 
 class Watcher:
@@ -37,7 +35,7 @@ class Watcher:
         self._clock = clock
         self._lock = threading.Lock()
         self._version = ""
-        self._facts: Facts | None = None
+        self._run: RunFolder | None = None
         self._trouble = ""
 
     def version(self) -> str:
@@ -51,24 +49,24 @@ class Watcher:
             seen.append(f"{name} {about.st_mtime_ns} {about.st_size}")
         return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
 
-    def look(self) -> tuple[News, Facts]:
+    def look(self) -> tuple[Snapshot, RunFolder]:
         """Return how the run stands now and everything that is known of it."""
         with self._lock:
             version = self.version()
-            if self._facts is None or version != self._version:
+            if self._run is None or version != self._version:
                 self._read()
                 self._version = version
-            facts = self._facts
-            assert facts is not None
-            status = status_of(facts, self._clock())
+            run = self._run
+            assert run is not None
+            state = state_of(run, self._clock())
             if self._trouble:
-                status = Status("failed", self._trouble)
-            return News(version, status), facts
+                state = RunState("failed", self._trouble)
+            return Snapshot(version, state), run
 
     def _read(self) -> None:
         try:
-            self._facts, self._trouble = gather(self.folder), ""
+            self._run, self._trouble = read_so_far(self.folder), ""
         except InputError as error:
             self._trouble = str(error)
-            if self._facts is None:
-                self._facts = Facts(self.folder.name)
+            if self._run is None:
+                self._run = RunFolder(self.folder.name)

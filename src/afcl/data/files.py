@@ -7,7 +7,6 @@ error can name the cell. Rows are counted from 1, the header not included.
 
 from __future__ import annotations
 
-import io
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,9 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.data.batches import parquet_frames
-from afcl.data.texts import text_frames, text_names
-from afcl.data.words import (
+from afcl.data.errors import (
     MISSING,
     drop_option,
     empty,
@@ -29,6 +26,13 @@ from afcl.data.words import (
     fail,
     unreadable,
 )
+from afcl.data.parquet import (
+    parquet_frame,
+    parquet_frames,
+    parquet_names,
+    parquet_rows,
+)
+from afcl.data.texts import count_lines, text_frames, text_names
 from afcl.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -72,7 +76,7 @@ def names_in(path: Path) -> tuple[list[str], list[str]]:
     """
     check_path(path)
     with _reading(path):
-        names = list(_schema(path)) if _is_parquet(path) else text_names(path)
+        names = parquet_names(path) if _is_parquet(path) else text_names(path)
     index = [c for c in names if c.startswith(("\0", "__index_level_"))]
     if len(index) == len(names):
         raise fail(f"{path}: no column has a name; put a line with names on top")
@@ -81,11 +85,9 @@ def names_in(path: Path) -> tuple[list[str], list[str]]:
 
 
 def rows_in(path: Path) -> int:
-    """Return the rows that a Parquet file says it has."""
-    import polars as pl
-
+    """Return the rows of a file; of text, the lines below the column names."""
     with _reading(path):
-        return int(_scanned(path).select(pl.len()).collect().item())
+        return parquet_rows(path) if _is_parquet(path) else count_lines(path)
 
 
 def read_frames(
@@ -114,7 +116,7 @@ def read_frames(
         elif streamed:
             yield from parquet_frames(path, columns)
         else:
-            yield _read_parquet(path, columns)
+            yield parquet_frame(path, columns)
 
 
 def read_frame(path: Path) -> tuple[pl.DataFrame, list[str]]:
@@ -232,22 +234,6 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _is_parquet(path: Path) -> bool:
     return ending(path) == ".parquet"
-
-
-def _scanned(path: Path) -> pl.LazyFrame:
-    import polars as pl
-
-    return pl.scan_parquet(path, glob=False, hive_partitioning=False)
-
-
-def _schema(path: Path) -> list[str]:
-    return _scanned(path).collect_schema().names()
-
-
-def _read_parquet(path: Path, columns: Sequence[str]) -> pl.DataFrame:
-    import polars as pl
-
-    return pl.read_parquet(io.BytesIO(path.read_bytes()), columns=list(columns))
 
 
 def _described(name: str) -> str:

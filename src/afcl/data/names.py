@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from afcl.data.words import ending, fail
+from afcl.data.errors import ending, fail
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 

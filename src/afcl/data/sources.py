@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
+from afcl.data.errors import drop_option, ending, fail, listed, rows_in_words
 from afcl.data.files import matrix, names_in, no_rows, read_frames
-from afcl.data.words import drop_option, ending, fail, listed, rows_said
 from afcl.exceptions import InputError
 
 
@@ -46,8 +46,8 @@ def site_files(path: Path) -> SiteFiles:
     files, notes = _files(path)
     columns: tuple[str, ...] = ()
     for file in files:
-        names, told = names_in(file)
-        notes += told
+        names, left_out = names_in(file)
+        notes += left_out
         columns = columns or tuple(names)
         if set(names) != set(columns):
             odd = min(set(names) ^ set(columns))
@@ -128,7 +128,7 @@ def _nothing_common(sites: Sequence[SiteFiles], wanted: set[str]) -> InputError:
     )
 
 
-class Reading:
+class SiteReader:
     """One pass over a site's rows, which are checked on the way.
 
     Parameters
@@ -168,7 +168,7 @@ class Reading:
             if incomplete and self._missing == "error":
                 raise fail(
                     f"{path}: {first} has no value "
-                    f"({rows_said(incomplete)} of {size} incomplete); "
+                    f"({rows_in_words(incomplete)} of {size} incomplete); "
                     "fill it in or leave such rows out with --missing drop"
                 )
 
@@ -198,7 +198,7 @@ class Reading:
             )
         if self.n_kept < min_rows:
             raise fail(
-                f"{path}: {rows_said(self.n_kept)}, but a site needs at least "
+                f"{path}: {rows_in_words(self.n_kept)}, but a site needs at least "
                 f"{min_rows}; add rows, lower --min-cell, or leave the site out"
             )
 
@@ -207,5 +207,5 @@ class Reading:
         dropped = self.n_rows - self.n_kept
         if not dropped:
             return []
-        said = f"{rows_said(dropped)} of {self.n_rows} dropped for missing values"
-        return [f"{self._site.path}: {said}"]
+        share = f"{rows_in_words(dropped)} of {self.n_rows}"
+        return [f"{self._site.path}: {share} dropped for missing values"]

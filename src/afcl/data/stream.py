@@ -16,10 +16,11 @@ from typing import TypeAlias
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.data.batches import can_stream_parquet, memory_needed
+from afcl.data.errors import ending, fail
 from afcl.data.files import names_in, rows_in
 from afcl.data.names import AnyPath
-from afcl.data.sources import Reading, SiteFiles
+from afcl.data.parquet import can_stream_parquet, memory_needed
+from afcl.data.sources import SiteFiles, SiteReader
 from afcl.data.tables import (
     Table,
     add_to_digest,
@@ -28,8 +29,6 @@ from afcl.data.tables import (
     look_into,
     read_table,
 )
-from afcl.data.texts import count_lines
-from afcl.data.words import ending, fail
 
 #: Sites that hold more than this many bytes together are streamed.
 STREAM_ABOVE = 1 << 30
@@ -37,8 +36,10 @@ STREAM_ABOVE = 1 << 30
 UNPACKED = 4
 #: Memory for open pages beyond which it is worth a note.
 MUCH = 250_000_000
-#: Rows whose median stands for that of all; each column has its share of the numbers.
-MEDIAN_ROWS, MEDIAN_NUMBERS = 131_072, 1 << 22
+#: Rows whose median stands for that of all.
+MEDIAN_ROWS = 131_072
+#: Numbers that such a sample may hold; with many columns it has fewer rows.
+MEDIAN_NUMBERS = 1 << 22
 
 
 class StreamedTable:
@@ -90,21 +91,21 @@ class StreamedTable:
         self._stamps = _stamps(site)
         self.low = np.full(len(columns), np.inf)
         self.high = np.full(len(columns), -np.inf)
-        reading = Reading(site, columns, missing)
-        guess = sum(_rows_in(file) for file in site.files)
+        reader = SiteReader(site, columns, missing)
+        guess = sum(rows_in(file) for file in site.files)
         digest = begin_digest((guess, len(columns)), columns)
-        for values, kept in reading.parts(streamed=True):
+        for values, kept in reader.parts(streamed=True):
             rows = values if kept.all() else values[kept]
             if rows.shape[0]:
                 self.low = np.minimum(self.low, rows.min(axis=0))
                 self.high = np.maximum(self.high, rows.max(axis=0))
                 add_to_digest(digest, rows)
-        reading.check(min_rows)
-        self.shape = (reading.n_kept, len(columns))
-        self._n_dropped = reading.n_rows - reading.n_kept
-        self.notes = tuple(reading.notes() + _much(site, columns))
+        reader.check(min_rows)
+        self.shape = (reader.n_kept, len(columns))
+        self._n_dropped = reader.n_rows - reader.n_kept
+        self.notes = tuple(reader.notes() + _much(site, columns))
         # The shape comes first in the hash: rows that are left out spoil the guess.
-        self._digest = digest.hexdigest() if guess == reading.n_kept else None
+        self._digest = digest.hexdigest() if guess == reader.n_kept else None
 
     def fingerprint(self) -> str:
         """Return a hash of the rows and names, equal to that of the table in memory."""
@@ -195,7 +196,9 @@ class StreamedTable:
     def _read(self) -> Iterator[tuple[Floats, Bools]]:
         if _stamps(self._site) != self._stamps:
             raise self._changed()
-        yield from Reading(self._site, self.columns, self._missing).parts(streamed=True)
+        yield from SiteReader(self._site, self.columns, self._missing).parts(
+            streamed=True
+        )
 
     def _changed(self) -> Exception:
         return fail(f"{self.path}: changed while it was read; start again")
@@ -283,8 +286,8 @@ def open_sites(
     if stream and whole:
         raise fail(f"--stream: {whole} needs all rows in memory; leave --stream out")
     if stream is None:
-        stream, told = _choose([site for _, site in named], whole)
-        notes += told
+        stream, why_not = _choose([site for _, site in named], whole)
+        notes += why_not
     sources: list[Source] = []
     for name, site in named:
         if stream:
@@ -292,8 +295,8 @@ def open_sites(
             notes += streamed.notes
             sources.append(streamed)
         else:
-            table, kept, told = read_table(name, site, common, missing, min_rows)
-            notes += told
+            table, kept, dropped = read_table(name, site, common, missing, min_rows)
+            notes += dropped
             sources.append(HeldTable(table, kept))
     return OpenSites(tuple(sources), tuple(notes))
 
@@ -317,10 +320,6 @@ def size_in_memory(path: Path) -> int:
     if ending(path) == ".parquet":
         return rows_in(path) * len(names_in(path)[0]) * 8
     return os.path.getsize(path) * (UNPACKED if ending(path).endswith(".gz") else 1)
-
-
-def _rows_in(path: Path) -> int:
-    return rows_in(path) if ending(path) == ".parquet" else count_lines(path)
 
 
 def _stamps(site: SiteFiles) -> list[tuple[int, int]]:

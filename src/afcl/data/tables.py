@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
+from afcl.data.errors import fail
 from afcl.data.frames import from_frames
 from afcl.data.names import AnyPath, site_names
-from afcl.data.sources import Reading, SiteFiles, common_columns, site_files
-from afcl.data.words import fail
+from afcl.data.sources import SiteFiles, SiteReader, common_columns, site_files
 
 __all__ = [
     "Sites",
@@ -122,10 +122,10 @@ def read_sites(
     named, common, notes = look_into(paths, columns, drop, missing)
     tables, masks = [], []
     for name, site in named:
-        table, kept, told = read_table(name, site, common, missing, min_rows)
+        table, kept, dropped = read_table(name, site, common, missing, min_rows)
         tables.append(table)
         masks.append(kept)
-        notes += told
+        notes += dropped
     return Sites(tuple(tables), tuple(notes), tuple(masks))
 
 
@@ -144,24 +144,24 @@ def look_into(
     places = [Path(path) for path in paths]
     names = site_names(places)
     sites = [site_files(path) for path in places]
-    common, told = common_columns(sites, columns, drop)
+    common, left_out = common_columns(sites, columns, drop)
     notes = [note for site in sites for note in site.notes]
-    return list(zip(names, sites, strict=True)), common, notes + told
+    return list(zip(names, sites, strict=True)), common, notes + left_out
 
 
 def read_table(
     name: str, site: SiteFiles, columns: tuple[str, ...], missing: str, min_rows: int
 ) -> tuple[Table, Bools, list[str]]:
     """Read one site into memory; returns also which rows were kept, and notes."""
-    reading = Reading(site, columns, missing)
+    reader = SiteReader(site, columns, missing)
     parts, masks = [], []
-    for values, kept in reading.parts(streamed=False):
+    for values, kept in reader.parts(streamed=False):
         parts.append(values if kept.all() else values[kept])
         masks.append(kept)
-    reading.check(min_rows)
+    reader.check(min_rows)
     values = parts[0] if len(parts) == 1 else np.concatenate(parts)
     table = Table(name, values, columns, site.path)
-    return table, np.concatenate(masks), reading.notes()
+    return table, np.concatenate(masks), reader.notes()
 
 
 def in_input_order(labels: Ints, kept: Bools) -> Ints:

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from afcl.data.words import MISSING, SEPARATORS, empty, ending, excerpt, fail, listed
+from afcl.data.errors import MISSING, SEPARATORS, empty, ending, excerpt, fail, listed
 
 if TYPE_CHECKING:
     import polars as pl

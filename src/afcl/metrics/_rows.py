@@ -71,6 +71,20 @@ def as_centers(centers: Floats, n_features: int) -> Floats:
     return points
 
 
+def around_centers(
+    X: Floats, labels: Ints, centers: Floats
+) -> tuple[Floats, Ints, Floats]:
+    """Return rows, positions and centres that fit one another, or say why not."""
+    rows = as_rows(X)
+    points = as_centers(centers, rows.shape[1])
+    return rows, as_indices(labels, rows.shape[0], points.shape[0]), points
+
+
+def sizes(labels: Ints, n_clusters: int) -> Ints:
+    """Count the rows of every cluster."""
+    return np.bincount(labels, minlength=n_clusters).astype(np.int64)
+
+
 def is_collapsed(counts: Ints) -> bool:
     """Say whether fewer than two clusters hold rows, or every row is its own."""
     return not 2 <= np.count_nonzero(counts) < counts.sum()

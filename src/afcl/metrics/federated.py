@@ -30,10 +30,10 @@ from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
 from afcl.metrics._rows import (
     COLLAPSED,
-    as_centers,
-    as_indices,
+    around_centers,
     as_rows,
     is_collapsed,
+    sizes,
 )
 from afcl.metrics.moments import (
     Moments,
@@ -124,8 +124,8 @@ def client_davies_bouldin(X: Floats, labels: Ints, centers: Floats) -> DistanceS
     DistanceSums
         What it reveals is said there.
     """
-    rows, own, points = _checked(X, labels, centers)
-    counts = _sizes(own, points.shape[0])
+    rows, own, points = around_centers(X, labels, centers)
+    counts = sizes(own, points.shape[0])
     return DistanceSums(counts, distance_sums(rows, own, points))
 
 
@@ -165,20 +165,17 @@ def client_simplified_silhouette(
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features)
-    labels : ndarray of shape (n_samples,)
-        Positions in `centers`.
-    centers : ndarray of shape (n_clusters, n_features)
-        The same at every client.
+    X, labels, centers
+        As in :func:`client_davies_bouldin`.
 
     Returns
     -------
     SilhouetteSums
         What it reveals is said there.
     """
-    rows, own, points = _checked(X, labels, centers)
+    rows, own, points = around_centers(X, labels, centers)
     values = simplified_silhouettes(rows, own, points)
-    return SilhouetteSums(_sizes(own, points.shape[0]), float(values.sum()))
+    return SilhouetteSums(sizes(own, points.shape[0]), float(values.sum()))
 
 
 def combine_simplified_silhouette(summaries: Sequence[SilhouetteSums]) -> float:
@@ -206,9 +203,8 @@ def client_squared_silhouette(
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features)
-    labels : ndarray of shape (n_samples,)
-        Clusters as in the first step.
+    X, labels
+        Rows and clusters as in the first step.
     moments : Moments
         From :func:`~afcl.metrics.combine_moments`.
 
@@ -217,12 +213,9 @@ def client_squared_silhouette(
     SilhouetteSums
         What it reveals is said there.
     """
-    rows = as_rows(X)
-    as_centers(moments.means, rows.shape[1])
-    k = moments.counts.shape[0]
-    own = as_indices(labels, rows.shape[0], k)
+    rows, own, means = around_centers(X, labels, moments.means)
     values = squared_silhouettes(rows, own, moments)
-    return SilhouetteSums(_sizes(own, k), float(values.sum()))
+    return SilhouetteSums(sizes(own, means.shape[0]), float(values.sum()))
 
 
 def combine_squared_silhouette(summaries: Sequence[SilhouetteSums]) -> float:
@@ -240,18 +233,6 @@ def combine_squared_silhouette(summaries: Sequence[SilhouetteSums]) -> float:
         collapsed labelling.
     """
     return _mean_of(summaries)
-
-
-def _checked(X: Floats, labels: Ints, centers: Floats) -> tuple[Floats, Ints, Floats]:
-    """Return rows, positions and centres that fit one another."""
-    rows = as_rows(X)
-    points = as_centers(centers, rows.shape[1])
-    return rows, as_indices(labels, rows.shape[0], points.shape[0]), points
-
-
-def _sizes(labels: Ints, n_clusters: int) -> Ints:
-    """Count the rows of every cluster."""
-    return np.bincount(labels, minlength=n_clusters).astype(np.int64)
 
 
 def _total_counts(counts: Sequence[Ints]) -> Ints:

@@ -23,6 +23,7 @@ from afcl.metrics._rows import (
     group_means,
     is_collapsed,
     silhouettes_of,
+    sizes,
     squared_distances,
 )
 
@@ -80,7 +81,7 @@ def client_moments(X: Floats, labels: Ints, n_clusters: int) -> Moments:
     """
     rows = as_rows(X)
     own = as_indices(labels, rows.shape[0], n_clusters)
-    counts = np.bincount(own, minlength=n_clusters).astype(np.int64)
+    counts = sizes(own, n_clusters)
     means = group_means(rows, np.ones(rows.shape[0]), own, n_clusters)
     scatters = np.zeros(n_clusters)
     for part in blocks(rows.shape[0], rows.shape[1]):

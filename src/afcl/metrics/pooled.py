@@ -14,15 +14,15 @@ from afcl._typing import AnyArray, Floats, Ints
 from afcl.exceptions import InputError
 from afcl.metrics._rows import (
     COLLAPSED,
-    as_centers,
+    around_centers,
     as_codes,
-    as_indices,
     as_labels,
     as_rows,
     blocks,
     contrast,
     is_collapsed,
     silhouettes_of,
+    sizes,
     squared_distances,
 )
 from afcl.metrics.moments import (
@@ -123,7 +123,7 @@ def simplified_silhouette(
     >>> round(simplified_silhouette(X, labels), 4)  # (1 - .5/4.5 + 1 - .5/3.5) / 2
     0.873
     """
-    rows, own, points = _around_centers(X, labels, centers)
+    rows, own, points = _around_means_or(X, labels, centers)
     if is_collapsed(np.bincount(own, minlength=1)):
         return COLLAPSED
     return float(simplified_silhouettes(rows, own, points).mean())
@@ -155,9 +155,8 @@ def davies_bouldin(
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features)
-    labels : ndarray of shape (n_samples,)
-        Clusters; positions in `centers` where these are given.
+    X, labels
+        As in :func:`simplified_silhouette`.
     centers : ndarray of shape (n_clusters, n_features), optional
         The clusters' means by default, which is scikit-learn's index. Centres without
         rows are left out.
@@ -171,8 +170,8 @@ def davies_bouldin(
     -----
     Two clusters with the very same centre do not count as a pair, as in scikit-learn.
     """
-    rows, own, points = _around_centers(X, labels, centers)
-    counts = np.bincount(own, minlength=points.shape[0])
+    rows, own, points = _around_means_or(X, labels, centers)
+    counts = sizes(own, points.shape[0])
     return davies_bouldin_of(counts, distance_sums(rows, own, points), points)
 
 
@@ -198,7 +197,8 @@ def normalized_mutual_info(truth: Ints, labels: Ints) -> float:
 
     Parameters
     ----------
-    truth, labels : ndarray of shape (n_samples,)
+    truth, labels
+        As in :func:`adjusted_rand`.
 
     Returns
     -------
@@ -215,7 +215,10 @@ def error_in_k(truth: AnyArray, labels: AnyArray) -> int:
 
     Parameters
     ----------
-    truth, labels : ndarray of shape (n_samples,)
+    truth : ndarray of shape (n_samples,)
+        The classes of the rows.
+    labels : ndarray of shape (n_samples,)
+        The clusters that were found.
 
     Returns
     -------
@@ -267,16 +270,15 @@ def davies_bouldin_of(counts: Ints, sums: Floats, centers: Floats) -> float | No
     return float(ratios.max(axis=1).mean())
 
 
-def _around_centers(
+def _around_means_or(
     X: Floats, labels: Ints, centers: Floats | None
 ) -> tuple[Floats, Ints, Floats]:
     """Return checked rows, positions and centres: those given, or the means."""
+    if centers is not None:
+        return around_centers(X, labels, centers)
     rows = as_rows(X)
-    if centers is None:
-        own, k = as_codes(labels, rows.shape[0])
-        return rows, own, client_moments(rows, own, k).means
-    points = as_centers(centers, rows.shape[1])
-    return rows, as_indices(labels, rows.shape[0], points.shape[0]), points
+    own, k = as_codes(labels, rows.shape[0])
+    return rows, own, client_moments(rows, own, k).means
 
 
 def _euclidean(rows: Floats, codes: Ints, working_memory: int) -> float:

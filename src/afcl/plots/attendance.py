@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +12,22 @@ import numpy as np
 from afcl._typing import Ints
 from afcl.exceptions import InputError
 from afcl.plots.canvas import COLUMN, drawn_on, legend_above, whole_numbers
-from afcl.trace import Event, Trace
+from afcl.trace import Attendance, Event, Trace, attendance, history_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: What a site did in a round, from the least to what outdoes everything; light is
-#: little. (The colours are Okabe and Ito's, and three greys.)
+#: What a site did in a round (:class:`~afcl.trace.Attendance`) in words and colour;
+#: light is little. (The colours are Okabe and Ito's, and three greys.)
 STATES = {
-    "not asked": "#FFFFFF",
-    "asked": "#D0D0D0",
-    "answered": "#56B4E9",
-    "answered, to an older question": "#E69F00",
-    "said hello": "#0072B2",
-    "failed or rejected": "#D55E00",
-    "gone": "#808080",
+    Attendance.NOT_ASKED: ("not asked", "#FFFFFF"),
+    Attendance.ASKED: ("asked", "#D0D0D0"),
+    Attendance.GONE: ("gone", "#808080"),
+    Attendance.ANSWERED: ("answered", "#56B4E9"),
+    Attendance.LATE: ("answered, to an older question", "#E69F00"),
+    Attendance.HELLO: ("said hello", "#0072B2"),
+    Attendance.TROUBLE: ("failed or rejected", "#D55E00"),
 }
-_NAMES = list(STATES)
 #: Sites beyond which names are thinned out, and cells beyond which they are one image.
 NAMED, CELLS = 30, 4000
 #: Inches a site adds to the height, up to so many sites.
@@ -53,11 +52,12 @@ def participation(
     -------
     matplotlib.axes.Axes
     """
-    events = list(trace)
-    names = site_names(events)
-    if not names:
+    history = history_of(trace)
+    if not history.sites:
         raise InputError("no site in this trace yet: there is nothing to draw")
-    table = attendance(events, len(names))
+    by_site = attendance(history)
+    names = [history.sites[client].name for client in by_site]
+    table = np.stack(list(by_site.values()))
     height = COLUMN[1] + ROW * max(0, min(len(names), TALL) - 8)
     with drawn_on(ax, (COLUMN[0], height)) as place:
         _draw_map(place, table, style)
@@ -67,77 +67,9 @@ def participation(
         return place
 
 
-def site_names(events: Iterable[Event]) -> list[str]:
-    """Return the sites' names by their number; live runs name them as they join."""
-    names: dict[int, str] = {}
-    for event in events:
-        if event["event"] == "run":
-            names.update(enumerate(str(name) for name in event["clients"]))
-        elif "client" in event:
-            number = int(event["client"])
-            names.setdefault(number, f"site {number}")
-            if event["event"] == "ranges" and "name" in event:
-                names[number] = str(event["name"])
-    return [names.get(number, f"site {number}") for number in range(len(names))]
-
-
-def attendance(events: Sequence[Event], n_sites: int) -> Ints:
-    """Return the state of every site in every round, by its place in `STATES`.
-
-    Parameters
-    ----------
-    events : sequence of events
-    n_sites : int
-
-    Returns
-    -------
-    ndarray of shape (n_sites, n_rounds)
-        The first column is the start, before the first broadcast.
-    """
-    at = _rounds(events)
-    table = np.zeros((n_sites, max(at, default=0) + 1), dtype=np.int64)
-    for event, number in zip(events, at, strict=True):
-        kind = event["event"]
-        if kind == "left":
-            table[event["client"], number:] = _NAMES.index("gone")
-        elif (state := _state(event)) is not None:
-            row = table[event["client"]]
-            if row[number] == _NAMES.index("gone"):  # it is back
-                row[number:] = 0
-            row[number] = max(row[number], _NAMES.index(state))
-    return table
-
-
-def _state(event: Event) -> str | None:
-    kind = event["event"]
-    if kind == "update":
-        stale = event["staleness"] > 0
-        return "answered, to an older question" if stale else "answered"
-    return {
-        "send": "asked",
-        "hello": "said hello",
-        "rejected": "failed or rejected",
-        "failure": "failed or rejected",
-    }.get(kind)
-
-
-def _rounds(events: Sequence[Event]) -> list[int]:
-    """Return every event's round, from its tick and those that say both."""
-    known = [(e["tick"], e["round"]) for e in events if "round" in e]
-    ticks = [event.get("tick", 0) for event in events]
-    if not known:
-        return [int(tick) for tick in ticks]
-    last_tick, last_round = known[-1]
-    known_ticks, known_rounds = np.array(known, dtype=np.float64).T
-    found = np.floor(np.interp(ticks, known_ticks, known_rounds)).astype(int)
-    return [
-        int(last_round + tick - last_tick) if tick > last_tick else int(number)
-        for tick, number in zip(ticks, found, strict=True)
-    ]
-
-
 def _draw_map(ax: Axes, table: Ints, style: dict[str, Any]) -> None:
-    colours = import_module("matplotlib.colors").ListedColormap(list(STATES.values()))
+    shades = [colour for _, colour in STATES.values()]
+    colours = import_module("matplotlib.colors").ListedColormap(shades)
     many = table.size > CELLS
     chosen = {
         "cmap": colours,
@@ -165,7 +97,7 @@ def _explain(ax: Axes, table: Ints) -> None:
     patch = import_module("matplotlib.patches").Patch
     shown = [
         patch(facecolor=colour, edgecolor="0.6", linewidth=0.4, label=name)
-        for number, (name, colour) in enumerate(STATES.items())
-        if (table == number).any()
+        for state, (name, colour) in STATES.items()
+        if (table == state).any()
     ]
     legend_above(ax, shown, columns=2)

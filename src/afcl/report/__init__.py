@@ -10,28 +10,28 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from afcl.report.facts import Facts, Own, gather, read_facts
 from afcl.report.page import body, page
-from afcl.report.status import Status, status_of
+from afcl.report.run_folder import OwnRows, RunFolder, read_run_folder, read_so_far
+from afcl.report.run_state import RunState, state_of
 
 __all__ = [
     "REPORT",
-    "Facts",
-    "Own",
-    "Status",
+    "RunFolder",
+    "OwnRows",
+    "RunState",
     "body",
-    "gather",
+    "read_so_far",
     "page",
-    "read_facts",
+    "read_run_folder",
     "render",
-    "status_of",
+    "state_of",
     "write_report",
 ]
 
 REPORT = "report.html"
 
 
-def render(folder: Path | str, own: Own | None = None) -> str:
+def render(folder: Path | str, own: OwnRows | None = None) -> str:
     """Return the page of the run in `folder`; `own`: a site's rows, for its own page.
 
     Raises
@@ -39,10 +39,10 @@ def render(folder: Path | str, own: Own | None = None) -> str:
     InputError
         If there is no run in the folder, or one of its files is damaged.
     """
-    return page(read_facts(Path(folder), own))
+    return page(read_run_folder(Path(folder), own))
 
 
-def write_report(folder: Path | str, own: Own | None = None) -> Path:
+def write_report(folder: Path | str, own: OwnRows | None = None) -> Path:
     """Write ``report.html`` into a run's folder, whole or not at all.
 
     Parameters

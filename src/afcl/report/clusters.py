@@ -6,45 +6,40 @@ from __future__ import annotations
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.report.facts import MEMBER, Facts, SiteFact
 from afcl.report.markup import Html, count, data_island, join, number, tag
-from afcl.report.svg import (
-    COLOURS,
-    WIDTH,
-    Scale,
-    colour,
-    figure,
-    hatch,
-    mark,
-    marks,
-    numbers,
-    swatch,
-)
+from afcl.report.run_folder import MEMBER, RunFolder, SiteSummary
+from afcl.report.svg import COLOURS, WIDTH, Scale, cluster_bar, figure, marks, swatch
+from afcl.report.tables import folded_table, scroll_table
 
 #: Sites with a bar of their own; the others share one.
 SITES = 30
 #: Sites and clusters in a table of numbers.
 LISTED = 400
+#: Height of a bar and the gap below it.
 BAR = 22.0
+#: Characters of a site's name beside its bar.
+NAME = 17
+#: Depths of the tint in the profile; the style sheet has as many classes.
+DEPTHS = 4
 
 
-def clusters_section(facts: Facts) -> Html:
+def clusters_section(run: RunFolder) -> Html:
     """Return the section on the clusters."""
     inside: list[object] = [tag("h2", "The clusters", id="clusters")]
-    if not facts.done:
+    if not run.done:
         inside.append(
             tag("p", "Clusters are told when the run is done.", class_="note")
         )
         return tag("section", inside, aria_labelledby="clusters")
-    inside.append(_profile(facts))
+    inside.append(_profile(run))
     cards = []
-    if facts.sizes:
-        cards.append(tag("div", _sizes(facts), class_="card"))
-    shares = _shares(facts)
+    if run.sizes:
+        cards.append(tag("div", _sizes(run), class_="card"))
+    shares = _shares(run)
     if shares is not None:
         cards.append(tag("div", shares, class_="card"))
     inside.append(tag("div", cards, class_="pair"))
-    if not _known(facts):
+    if not _known(run):
         inside.append(
             tag(
                 "p",
@@ -53,50 +48,50 @@ def clusters_section(facts: Facts) -> Html:
                 class_="note",
             )
         )
-    inside.append(_behind(facts))
+    inside.append(_numbers(run))
     return tag("section", inside, aria_labelledby="clusters")
 
 
-def _known(facts: Facts) -> list[SiteFact]:
+def _known(run: RunFolder) -> list[SiteSummary]:
     """Return the sites whose rows per cluster are known."""
-    return [site for site in facts.sites if site.sizes is not None]
+    return [site for site in run.sites if site.sizes is not None]
 
 
 # ------------------------------------------------------------------ profile
 
 
-def deviations(facts: Facts) -> tuple[Floats, Floats]:
+def deviations(run: RunFolder) -> tuple[Floats, Floats]:
     """Return the overall mean and every centre's deviation, in shares of the range."""
-    assert facts.centers is not None
-    weights = np.array(facts.sizes, dtype=float)
-    if weights.shape[0] != facts.centers.shape[0] or not weights.sum() > 0:
-        weights = np.ones(facts.centers.shape[0])
-    middle = weights @ facts.centers / weights.sum()
-    span = facts.span
+    assert run.centers is not None
+    weights = np.array(run.sizes, dtype=float)
+    if weights.shape[0] != run.centers.shape[0] or not weights.sum() > 0:
+        weights = np.ones(run.centers.shape[0])
+    middle = weights @ run.centers / weights.sum()
+    span = run.span
     if span is None or span.shape != middle.shape:
-        span = np.ptp(facts.centers, axis=0)
+        span = np.ptp(run.centers, axis=0)
     safe = np.where(span > 0, span, 1.0)
-    return middle, (facts.centers - middle) / safe
+    return middle, (run.centers - middle) / safe
 
 
-def _profile(facts: Facts) -> Html:
-    if facts.centers is None:
+def _profile(run: RunFolder) -> Html:
+    if run.centers is None:
         text = "This method has no centres, so there is no profile to show."
         return tag("p", text, class_="note")
-    middle, away = deviations(facts)
+    middle, away = deviations(run)
     most = float(np.abs(away).max())
     most = most if most > 1e-9 else 1.0
     order = np.argsort(-away.std(axis=0), kind="stable")
-    k = facts.centers.shape[0]
+    k = run.centers.shape[0]
     head = [tag("th", "column", scope="col"), tag("th", "all", scope="col")]
     head += [tag("th", swatch(c), scope="col") for c in range(k)]
     rows = []
     for j in order.tolist():
         cells = [
-            _cell(facts, c, j, float(middle[j]), float(away[c, j]), most)
+            _cell(run, c, j, float(middle[j]), float(away[c, j]), most)
             for c in range(k)
         ]
-        name = tag("th", facts.columns[j], scope="row")
+        name = tag("th", run.columns[j], scope="row")
         rows.append(tag("tr", name, tag("td", number(float(middle[j]))), cells))
     text = (
         "Centres in the units of the data, beside the mean of all rows. The deeper the "
@@ -106,32 +101,20 @@ def _profile(facts: Facts) -> Html:
     )
     return join(
         tag("p", text),
-        tag(
-            "div",
-            tag(
-                "table",
-                tag("thead", tag("tr", head)),
-                tag("tbody", rows, data_marks=True),
-                class_="profile",
-            ),
-            class_="scroll tall" if len(order) > 16 else "scroll",
-            tabindex=0,
-            role="region",
-            aria_label="Centres of the clusters",
-        ),
+        scroll_table(head, rows, "Centres of the clusters", class_="profile"),
     )
 
 
 def _cell(
-    facts: Facts, cluster: int, j: int, middle: float, away: float, most: float
+    run: RunFolder, cluster: int, j: int, middle: float, away: float, most: float
 ) -> Html:
-    assert facts.centers is not None
-    value = float(facts.centers[cluster, j])
+    assert run.centers is not None
+    value = float(run.centers[cluster, j])
     side = "above" if away > 0 else "below"
-    depth = min(4, round(4 * abs(away) / most))
+    depth = min(DEPTHS, round(DEPTHS * abs(away) / most))
     sign = "" if depth == 0 else ("▲" if away > 0 else "▼")
     tip = (
-        f"Cluster {cluster}, {facts.columns[j]}: {number(value, 4)}, "
+        f"Cluster {cluster}, {run.columns[j]}: {number(value, 4)}, "
         f"{number(abs(value - middle))} {side} the mean of all rows "
         f"({abs(away):.0%} of the range)"
     )
@@ -147,41 +130,18 @@ def _cell(
 # ------------------------------------------------------------------ sizes
 
 
-def _sizes(facts: Facts) -> Html:
+def _sizes(run: RunFolder) -> Html:
     """Draw a bar for every cluster; the page's script can show one site's rows."""
-    sizes, total = facts.sizes, sum(facts.sizes) or 1
+    sizes, total = run.sizes, sum(run.sizes) or 1
     height = 14 + BAR * len(sizes)
     x = Scale(0, max(sizes) or 1, 40.0, WIDTH - 92)
-    bars = []
+    bars: list[object] = []
     for c, size in enumerate(sizes):
         top = 8 + BAR * c
-        over = hatch(c)
+        long = max(1.0, x(size) - x.start)
+        box = {"x": x.start, "y": top, "width": long, "height": BAR - 5}
         tip = f"Cluster {c}: {count(size, 'row')}, {size / total:.1%}"
-        bars.append(
-            mark(
-                "rect",
-                tip,
-                f"bar fill {colour(c)}",
-                x=x.start,
-                y=top,
-                width=max(1.0, x(size) - x.start),
-                height=BAR - 5,
-                data_cluster=c,
-            )
-        )
-        if over is not None:
-            bars.append(
-                tag(
-                    "rect",
-                    x=x.start,
-                    y=top,
-                    width=max(1.0, x(size) - x.start),
-                    height=BAR - 5,
-                    fill=over,
-                    class_="bar-hatch",
-                    data_over=c,
-                )
-            )
+        bars += cluster_bar(c, tip, box, data_cluster=c)
         bars.append(tag("text", c, x=32.0, y=top + 13, class_="tick end"))
         bars.append(
             tag(
@@ -200,18 +160,18 @@ def _sizes(facts: Facts) -> Html:
         height=height,
         class_="sizes",
     )
-    return join(tag("h3", "Sizes"), _switch(facts, x), drawing)
+    return join(tag("h3", "Sizes"), _switch(run, x), drawing)
 
 
-def _switch(facts: Facts, x: Scale) -> Html | None:
+def _switch(run: RunFolder, x: Scale) -> Html | None:
     """Return the choice of a site, and the numbers behind it."""
-    known = _known(facts)
+    known = _known(run)
     if not known:
         return None
     everybody = "all sites"
     options = [tag("option", everybody, value="")]
     options += [tag("option", site.name, value=i) for i, site in enumerate(known)]
-    rows = {"all": list(facts.sizes), "sites": [list(s.sizes or ()) for s in known]}
+    rows = {"all": list(run.sizes), "sites": [list(s.sizes or ()) for s in known]}
     return join(
         tag(
             "label",
@@ -226,10 +186,10 @@ def _switch(facts: Facts, x: Scale) -> Html | None:
 # ------------------------------------------------------------------ shares
 
 
-def _shares(facts: Facts) -> Html | None:
+def _shares(run: RunFolder) -> Html | None:
     """Draw how every site's rows fall into the clusters."""
-    known = _known(facts)
-    if not known or (facts.kind != MEMBER and len(known) < 2):
+    known = _known(run)
+    if not known or (run.kind != MEMBER and len(known) < 2):
         return None
     shown = sorted(known, key=lambda site: -site.rows)
     rows = [(site.name, list(site.sizes or ())) for site in shown[:SITES]]
@@ -256,15 +216,13 @@ def _shares(facts: Facts) -> Html | None:
         height=14 + BAR * len(rows),
         class_="shares",
     )
-    title = (
-        "Where its rows fall" if facts.kind == MEMBER else "Which cluster lives where"
-    )
+    title = "Where its rows fall" if run.kind == MEMBER else "Which cluster lives where"
     return join(tag("h3", title), drawing, note)
 
 
 def _stack(name: str, sizes: list[int], top: float, x: Scale) -> Html:
     total = sum(sizes) or 1
-    short = name if len(name) <= 17 else name[:16] + "…"
+    short = name if len(name) <= NAME else name[: NAME - 1] + "…"
     parts: list[object] = [
         tag("text", short, tag("title", name), x=112.0, y=top + 13, class_="tick end")
     ]
@@ -276,10 +234,7 @@ def _stack(name: str, sizes: list[int], top: float, x: Scale) -> Html:
         done += size
         box = {"x": left, "y": top, "width": width, "height": BAR - 5}
         tip = f"{name}: {count(size, 'row')} in cluster {c}, {size / total:.0%}"
-        parts.append(mark("rect", tip, f"bar fill {colour(c)}", **box))
-        over = hatch(c)
-        if over is not None:
-            parts.append(tag("rect", fill=over, class_="bar-hatch", **box))
+        parts += cluster_bar(c, tip, box)
         if width > 7 + 8 * len(str(c)):
             parts.append(
                 tag(
@@ -293,28 +248,28 @@ def _stack(name: str, sizes: list[int], top: float, x: Scale) -> Html:
     return join(parts)
 
 
-def _behind(facts: Facts) -> Html:
+def _numbers(run: RunFolder) -> Html:
     """Return the tables behind the pictures."""
-    known = _known(facts)
+    known = _known(run)
     parts: list[object] = []
-    if facts.centers is not None:
-        k = facts.centers.shape[0]
+    if run.centers is not None:
+        k = run.centers.shape[0]
         header = ["column", *(f"cluster {c}" for c in range(k))]
-        centers = facts.centers
+        centers = run.centers
         parts.append(
-            numbers(
+            folded_table(
                 header,
                 [
                     [name, *(number(float(centers[c, j]), 5) for c in range(k))]
-                    for j, name in enumerate(facts.columns)
+                    for j, name in enumerate(run.columns)
                 ],
                 "The centres",
             )
         )
     if known:
-        header = ["site", "rows", *(f"cluster {c}" for c in range(len(facts.sizes)))]
+        header = ["site", "rows", *(f"cluster {c}" for c in range(len(run.sizes)))]
         parts.append(
-            numbers(
+            folded_table(
                 header,
                 [
                     [site.name, f"{site.rows:,}", *(f"{n:,}" for n in site.sizes or ())]

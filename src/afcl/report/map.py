@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.report.facts import MEMBER, Facts
 from afcl.report.markup import Html, count, join, number, tag
+from afcl.report.run_folder import MEMBER, RunFolder
 from afcl.report.svg import (
     COLOURS,
     WIDTH,
@@ -22,14 +22,17 @@ from afcl.report.svg import (
     line,
     mark,
     marks,
-    numbers,
     padded,
     shape,
     ticks,
 )
+from afcl.report.tables import folded_table
 
-#: Rows drawn at most, and versions of the seeds.
-ROWS, VERSIONS = 2000, 60
+#: Rows of a site that are drawn at most.
+ROWS = 2000
+#: Versions of the seeds that are drawn at most.
+VERSIONS = 60
+#: Of the drawing.
 HEIGHT = 400.0
 
 Flat = Callable[[Floats], Floats]
@@ -42,43 +45,43 @@ class Plane:
     flat: Flat
     x: str
     y: str
-    said: str
+    description: str
 
 
-def map_section(facts: Facts) -> Html:
+def map_section(run: RunFolder) -> Html:
     """Return the section with the map."""
     inside: list[object] = [tag("h2", "The map", id="map")]
-    versions = seed_versions(facts)
-    centers = scaled_centers(facts)
+    versions = seed_versions(run)
+    centers = scaled_centers(run)
     if not versions and centers is None:
         text = "There are no centres to draw yet."
-        if facts.done:
+        if run.done:
             text = "This method has no centres, so there is no map."
         inside.append(tag("p", text, class_="note"))
         return tag("section", inside, aria_labelledby="map")
-    rows, labels, note = own_rows(facts)
-    plane = plane_of(facts, versions, centers, rows)
-    inside.append(tag("p", plane.said))
+    rows, labels, note = own_rows(run)
+    plane = plane_of(run, versions, centers, rows)
+    inside.append(tag("p", plane.description))
     if note:
         inside.append(tag("p", note, class_="note"))
-    drawing = _draw(facts, plane, versions, centers, rows, labels)
+    drawing = _draw(run, plane, versions, centers, rows, labels)
     inside.append(tag("div", drawing, class_="card wide"))
     if centers is not None:
-        inside.append(_behind(plane.flat(centers), plane))
+        inside.append(_numbers(plane.flat(centers), plane))
     return tag("section", inside, aria_labelledby="map")
 
 
 # ------------------------------------------------------------------ what is there
 
 
-def seed_versions(facts: Facts) -> list[Floats]:
+def seed_versions(run: RunFolder) -> list[Floats]:
     """Return the seeds of the last build and of the rounds before it with as many.
 
     Rounds that left the seeds where they were are left out.
     """
     versions: list[Floats] = []
-    for round_ in reversed(facts.course.rounds):
-        seeds = round_.seeds
+    for step in reversed(run.history.steps):
+        seeds = step.seeds
         if seeds is None:
             continue
         if versions and seeds.shape != versions[-1].shape:
@@ -92,27 +95,19 @@ def seed_versions(facts: Facts) -> list[Floats]:
     return versions
 
 
-def scaled(facts: Facts, points: Floats) -> Floats:
-    """Return points in original units as the agreed box sees them."""
-    if facts.low is None or facts.span is None:
-        return points
-    there: Floats = (points - facts.low) / np.where(facts.span > 0, facts.span, 1.0)
-    return there
-
-
-def scaled_centers(facts: Facts) -> Floats | None:
+def scaled_centers(run: RunFolder) -> Floats | None:
     """Return the centres in the agreed box."""
-    return None if facts.centers is None else scaled(facts, facts.centers)
+    return None if run.centers is None else run.scaled(run.centers)
 
 
-def own_rows(facts: Facts) -> tuple[Floats | None, Ints | None, str]:
+def own_rows(run: RunFolder) -> tuple[Floats | None, Ints | None, str]:
     """Return a site's own rows (a sample of many) and what to say of them."""
-    own = facts.own
-    if own is None or facts.kind != MEMBER:
+    own = run.own
+    if own is None or run.kind != MEMBER:
         return None, None, ""
     if own.values is None or own.labels is None:
         return None, None, own.note
-    values, labels = scaled(facts, own.values), own.labels
+    values, labels = run.scaled(own.values), own.labels
     text = f"The small marks are this site's own {count(len(values), 'row')}"
     if len(values) > ROWS:
         rng = np.random.default_rng(0)
@@ -129,29 +124,29 @@ def own_rows(facts: Facts) -> tuple[Floats | None, Ints | None, str]:
 
 
 def plane_of(
-    facts: Facts, versions: list[Floats], centers: Floats | None, rows: Floats | None
+    run: RunFolder, versions: list[Floats], centers: Floats | None, rows: Floats | None
 ) -> Plane:
     """Return the plane the map lies in."""
     known = [centers, versions[-1] if versions else None]
     cloud = np.concatenate([points for points in known if points is not None])
     width = cloud.shape[1]
-    names = facts.columns if len(facts.columns) == width else ()
-    units = facts.low is not None and facts.span is not None
+    names = run.columns if len(run.columns) == width else ()
+    units = run.low is not None and run.span is not None
     if width <= 2:
-        return _coordinates(facts, width, names, units)
+        return _coordinates(run, width, names, units)
     if rows is not None and cloud.shape[0] < 3:
         cloud = np.concatenate([cloud, rows])
     return _principal(cloud)
 
 
 def _coordinates(
-    facts: Facts, width: int, names: tuple[str, ...], units: bool
+    run: RunFolder, width: int, names: tuple[str, ...], units: bool
 ) -> Plane:
     where = "in the units of the data" if units else "in the agreed scale (0 to 1)"
 
     def flat(points: Floats) -> Floats:
-        if facts.low is not None and facts.span is not None:
-            points = points * np.where(facts.span > 0, facts.span, 1.0) + facts.low
+        if run.low is not None and run.span is not None:
+            points = points * np.where(run.span > 0, run.span, 1.0) + run.low
         if width == 1:
             points = np.column_stack([points[:, 0], np.zeros(points.shape[0])])
         return points
@@ -176,20 +171,20 @@ def _principal(cloud: Floats) -> Plane:
         there: Floats = (points - middle) @ basis.T
         return there
 
-    said = (
+    description = (
         f"{cloud.shape[1]} columns, seen from where centres and seeds lie furthest "
         "apart (the first two principal components, in the agreed scale): the plane "
         f"keeps {share:.0%} of their spread. Things that are close on it may still "
         "differ in what it leaves out."
     )
-    return Plane(flat, "first component", "second component", said)
+    return Plane(flat, "first component", "second component", description)
 
 
 # ------------------------------------------------------------------ the drawing
 
 
 def _draw(
-    facts: Facts,
+    run: RunFolder,
     plane: Plane,
     versions: list[Floats],
     centers: Floats | None,
@@ -214,26 +209,26 @@ def _draw(
     if len(ways) > 1:
         parts.append(_ways(ways, x, y))
     if ways:
-        parts.append(_seeds(facts, ways, versions[-1], centers, x, y))
+        parts.append(_seeds(run, ways, versions[-1], centers, x, y))
     if middles is not None:
-        parts.append(_centers(facts, middles, x, y))
-    said = _caption(middles, ways)
+        parts.append(_centers(run, middles, x, y))
+    caption = _caption(middles, ways)
     return join(
-        figure("Map of the clusters", said, *parts, height=HEIGHT, class_="map"),
-        tag("p", said, class_="note"),
+        figure("Map of the clusters", caption, *parts, height=HEIGHT, class_="map"),
+        tag("p", caption, class_="note"),
     )
 
 
 def _caption(middles: Floats | None, ways: list[Floats]) -> str:
     """Say what the marks are."""
-    said = []
+    parts = []
     if middles is not None:
-        said.append("numbered discs are the centres, bigger for bigger clusters")
+        parts.append("numbered discs are the centres, bigger for bigger clusters")
     if ways:
-        said.append(f"small rings are the {count(len(ways[-1]), 'seed')}")
+        parts.append(f"small rings are the {count(len(ways[-1]), 'seed')}")
     if len(ways) > 1:
-        said.append(f"thin lines are their ways through {len(ways)} versions")
-    text = "; ".join(said) + "."
+        parts.append(f"thin lines are their ways through {len(ways)} versions")
+    text = "; ".join(parts) + "."
     return text[0].upper() + text[1:]
 
 
@@ -256,7 +251,7 @@ def _ways(ways: list[Floats], x: Scale, y: Scale) -> Html:
 
 
 def _seeds(
-    facts: Facts,
+    run: RunFolder,
     ways: list[Floats],
     seeds: Floats,
     centers: Floats | None,
@@ -276,11 +271,11 @@ def _seeds(
     return marks(rings, label="seeds")
 
 
-def _centers(facts: Facts, middles: Floats, x: Scale, y: Scale) -> Html:
-    total = sum(facts.sizes) or 1
+def _centers(run: RunFolder, middles: Floats, x: Scale, y: Scale) -> Html:
+    total = sum(run.sizes) or 1
     discs: list[object] = []
     for c, (a, b) in enumerate(middles.tolist()):
-        share = facts.sizes[c] / total if c < len(facts.sizes) else 0.0
+        share = run.sizes[c] / total if c < len(run.sizes) else 0.0
         r = 8 + 10 * share**0.5
         tip = f"Centre of cluster {c}: {number(share * 100)} % of the rows"
         at = {"cx": x(a), "cy": y(b), "r": r}
@@ -294,8 +289,8 @@ def _centers(facts: Facts, middles: Floats, x: Scale, y: Scale) -> Html:
     return marks(discs, label="centres")
 
 
-def _behind(middles: Floats, plane: Plane) -> Html:
-    return numbers(
+def _numbers(middles: Floats, plane: Plane) -> Html:
+    return folded_table(
         ["cluster", plane.x, plane.y or "–"],
         [[c, number(a, 4), number(b, 4)] for c, (a, b) in enumerate(middles.tolist())],
     )

@@ -35,13 +35,13 @@ def tag(name: str, /, *inside: object, **attributes: object) -> Html:
     >>> tag("p", "a < b", class_="note")
     '<p class="note">a &lt; b</p>'
     """
-    said = "".join(
+    head = name + "".join(
         _attribute(key.rstrip("_").replace("_", "-"), value)
         for key, value in attributes.items()
     )
     if name in VOID:
-        return Html(f"<{name}{said}>")
-    return Html(f"<{name}{said}>{join(*inside)}</{name}>")
+        return Html(f"<{head}>")
+    return Html(f"<{head}>{join(*inside)}</{name}>")
 
 
 def _attribute(name: str, value: object) -> str:
@@ -57,12 +57,12 @@ def _attribute(name: str, value: object) -> str:
 
 def join(*parts: object) -> Html:
     """Put parts one after the other, lists opened, None left out."""
-    said = []
-    for part in parts:
-        if part is None:
-            continue
-        said.append(join(*part) if isinstance(part, list | tuple) else escape(part))
-    return Html("".join(said))
+    texts = [
+        join(*part) if isinstance(part, list | tuple) else escape(part)
+        for part in parts
+        if part is not None
+    ]
+    return Html("".join(texts))
 
 
 def data_island(name: str, value: Any) -> Html:

@@ -11,14 +11,15 @@ from importlib.resources import files
 
 from afcl.report import words
 from afcl.report.clusters import clusters_section
-from afcl.report.course import course_section
-from afcl.report.facts import Facts
 from afcl.report.map import map_section
 from afcl.report.markup import Html, join, tag
 from afcl.report.path import path_section
-from afcl.report.status import Status, status_of
+from afcl.report.run_folder import RunFolder
+from afcl.report.run_state import RunState, state_of
 from afcl.report.svg import hatchings
+from afcl.report.timeline import timeline_section
 
+#: Sections of the page: their mark, and what the bar on top calls them.
 PARTS = (
     ("path", "How many"),
     ("clusters", "Clusters"),
@@ -33,25 +34,25 @@ def asset(name: str) -> str:
     return (files("afcl.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def body(facts: Facts, status: Status) -> Html:
+def body(run: RunFolder, state: RunState) -> Html:
     """Return everything that changes while a run goes on."""
-    level, meaning = words.privacy(facts)
+    level, meaning = words.privacy(run)
     return join(
         tag(
             "header",
-            tag("p", words.subtitle(facts), class_="over"),
-            tag("h1", words.headline(facts)),
+            tag("p", words.subtitle(run), class_="over"),
+            tag("h1", words.headline(run)),
             tag(
                 "p",
-                status.text,
+                state.text,
                 id="status",
-                class_=f"status is-{status.word}",
+                class_=f"status is-{state.word}",
                 role="status",
             ),
-            [tag("p", text, class_="lead") for text in words.how_sure(facts)],
-            tag("dl", _tiles(facts), class_="tiles"),
+            [tag("p", text, class_="lead") for text in words.how_sure(run)],
+            tag("dl", _tiles(run), class_="tiles"),
             tag("p", tag("b", f"Privacy: {level}. "), meaning),
-            _cautions(facts),
+            _cautions(run),
         ),
         tag(
             "nav",
@@ -59,33 +60,31 @@ def body(facts: Facts, status: Status) -> Html:
             aria_label="Parts of the page",
             class_="screen",
         ),
-        path_section(facts),
-        clusters_section(facts),
-        map_section(facts),
-        course_section(facts),
-        tag("footer", tag("p", _made_with(facts))),
+        path_section(run),
+        clusters_section(run),
+        map_section(run),
+        timeline_section(run),
+        tag("footer", tag("p", _made_with(run))),
     )
 
 
-def _tiles(facts: Facts) -> list[Html]:
+def _tiles(run: RunFolder) -> list[Html]:
     return [
         tag("div", tag("dt", name), tag("dd", value))
-        for name, value in words.tiles(facts)
+        for name, value in words.tiles(run)
     ]
 
 
-def _cautions(facts: Facts) -> Html | None:
-    said = words.cautions(facts)
-    return (
-        tag("ul", [tag("li", text) for text in said], class_="cautions")
-        if said
-        else None
-    )
+def _cautions(run: RunFolder) -> Html | None:
+    cautions = words.cautions(run)
+    if not cautions:
+        return None
+    return tag("ul", [tag("li", text) for text in cautions], class_="cautions")
 
 
-def _made_with(facts: Facts) -> str:
-    made = ", ".join(f"{name} {number}" for name, number in facts.versions.items())
-    seed = facts.parameters.get("seed")
+def _made_with(run: RunFolder) -> str:
+    made = ", ".join(f"{name} {number}" for name, number in run.versions.items())
+    seed = run.parameters.get("seed")
     text = "Clusters are numbered from 0, the largest first."
     if seed is not None:
         text += f" Seed {seed}."
@@ -93,10 +92,10 @@ def _made_with(facts: Facts) -> str:
 
 
 def page(
-    facts: Facts, status: Status | None = None, scripts: Sequence[str] = ()
+    run: RunFolder, state: RunState | None = None, scripts: Sequence[str] = ()
 ) -> str:
     """Return the whole page; a live one brings a script of its own."""
-    now = status_of(facts) if status is None else status
+    now = state_of(run) if state is None else state
     programs = [asset("page.js"), *scripts]
     head = tag(
         "head",
@@ -105,12 +104,12 @@ def page(
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("link", rel="icon", href="data:,"),
-        tag("title", f"{words.headline(facts)} · {facts.name}"),
+        tag("title", f"{words.headline(run)} · {run.name}"),
         Html(f"<style>{asset('page.css')}</style>"),
     )
     inside = join(
         hatchings(),
-        tag("main", body(facts, now), id="page"),
+        tag("main", body(run, now), id="page"),
         tag("div", id="tip", role="tooltip", hidden=True),
         [Html(f"<script>{program}</script>") for program in programs],
     )

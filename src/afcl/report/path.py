@@ -3,150 +3,122 @@
 
 from __future__ import annotations
 
-from afcl.report.facts import Facts
+from afcl.report.line_chart import BOTTOM, LineChart
 from afcl.report.markup import Html, number, tag
-from afcl.report.svg import (
-    WIDTH,
-    Scale,
-    axes,
-    figure,
-    line,
-    mark,
-    marks,
-    numbers,
-    padded,
-    ticks,
-    whole_ticks,
-)
+from afcl.report.run_folder import RunFolder
+from afcl.report.svg import WIDTH
+from afcl.report.tables import folded_table
 from afcl.report.tree import tree_figure
 from afcl.report.words import higher_is_better, index_name, runner_up
 
+#: Height of the curve of the index that chose k; above it stands "k′ =".
 HEIGHT = 250.0
+TOP = 44.0
+#: Size of the other indices' curves, and where they begin.
+SMALL_WIDTH = 300.0
+SMALL_HEIGHT = 180.0
+SMALL_TOP = 28.0
 
 
-def path_section(facts: Facts) -> Html:
+def path_section(run: RunFolder) -> Html:
     """Return the section on the number of clusters."""
     inside: list[object] = [tag("h2", "How many clusters", id="path")]
-    if len(facts.path) < 2:
-        inside.append(tag("p", _why_not(facts), class_="note"))
-        if facts.tree is not None:
-            inside.append(tag("div", tree_figure(facts), class_="card"))
+    if len(run.path) < 2:
+        inside.append(tag("p", _why_not(run), class_="note"))
+        if run.tree is not None:
+            inside.append(tag("div", tree_figure(run), class_="card"))
         return tag("section", inside, aria_labelledby="path")
-    curve = _curve(facts, facts.criterion)
-    better = "Higher" if higher_is_better(facts.criterion) else "Lower"
+    curve = _curve(run, run.criterion)
+    better = "Higher" if higher_is_better(run.criterion) else "Lower"
     inside.append(
         tag(
             "p",
             f"{better} is better. Every k on the path was considered; the ring marks "
             "the one that was chosen.",
             None
-            if facts.tree is None
+            if run.tree is None
             else " The tree shows which seeds were joined on the way, and the cut.",
         )
     )
     cards = [tag("div", curve, class_="card")]
-    if facts.tree is not None:
-        cards.append(tag("div", tree_figure(facts), class_="card"))
+    if run.tree is not None:
+        cards.append(tag("div", tree_figure(run), class_="card"))
     inside.append(tag("div", cards, class_="pair"))
-    others = _others(facts)
+    others = _others(run)
     if others:
         inside.append(tag("h3", "The other indices"))
         inside.append(tag("div", others, class_="small-multiples"))
-    names = _names(facts)
+    names = _names(run)
     inside.append(
-        numbers(
+        folded_table(
             ["k", *(index_name(name) for name in names)],
             [
-                [f"{k} (chosen)" if k == facts.n_clusters else k]
+                [f"{k} (chosen)" if k == run.n_clusters else k]
                 + [number(scores.get(name), 4) for name in names]
-                for k, scores in facts.path
+                for k, scores in run.path
             ],
         )
     )
     return tag("section", inside, aria_labelledby="path")
 
 
-def _why_not(facts: Facts) -> str:
-    if not facts.done:
+def _why_not(run: RunFolder) -> str:
+    if not run.done:
         return "The path is written when the run is done."
-    if facts.n_clusters == 1:
+    if run.n_clusters == 1:
         return "There is no path to show: the answer is one cluster."
-    if facts.parameters.get("n_clusters"):
+    if run.parameters.get("n_clusters"):
         return "The number of clusters was given, so there is no path."
     return "This method considers no other number of clusters, so there is no path."
 
 
-def _names(facts: Facts) -> list[str]:
-    return list(dict.fromkeys(name for _, scores in facts.path for name in scores))
+def _names(run: RunFolder) -> list[str]:
+    return list(dict.fromkeys(name for _, scores in run.path for name in scores))
 
 
-def _others(facts: Facts) -> list[Html]:
-    names = [name for name in _names(facts) if name != facts.criterion]
+def _others(run: RunFolder) -> list[Html]:
+    names = [name for name in _names(run) if name != run.criterion]
     drawn = [
-        _curve(facts, name, small=True)
+        _curve(run, name, small=True)
         for name in names
-        if sum(scores.get(name) is not None for _, scores in facts.path) > 1
+        if sum(scores.get(name) is not None for _, scores in run.path) > 1
     ]
     return [tag("div", curve, class_="card") for curve in drawn]
 
 
-def _curve(facts: Facts, index: str, small: bool = False) -> Html:
+def _curve(run: RunFolder, index: str, small: bool = False) -> Html:
     """Draw one index against k."""
     points = [
-        (k, value)
-        for k, scores in facts.path
-        if (value := scores.get(index)) is not None
+        (k, value) for k, scores in run.path if (value := scores.get(index)) is not None
     ]
-    name, chosen = index_name(index), facts.n_clusters
+    name, chosen = index_name(index), run.n_clusters
     if not points:
         return tag("p", f"{name} is not defined on this path.", class_="note")
-    width, height = (300.0, 180.0) if small else (WIDTH, HEIGHT)
-    top = 28.0 if small else 44.0
+    chart = LineChart(points, WIDTH, HEIGHT, TOP)
+    if small:
+        chart = LineChart(points, SMALL_WIDTH, SMALL_HEIGHT, SMALL_TOP)
     ks = [k for k, _ in points]
-    low, high = padded([value for _, value in points], 0.1)
-    x = Scale(ks[0], ks[-1], 56.0, width - 18)
-    y = Scale(low, high, height - 42, top)
-    at = dict(points)
+    value_at = dict(points)
+    rival = None if small else runner_up(run)
+    tips = [_tip(k, value, name, chosen, rival) for k, value in points]
     parts: list[object] = [
-        axes(
-            x,
-            y,
-            whole_ticks(ks[0], ks[-1], 6 if small else 8),
-            ticks(low, high, 4),
-            "k",
-            name,
-        )
+        chart.axes("k", name, about=6 if small else 8),
+        chart.curve(),
+        chart.dots(tips, label=f"{name} for every k", data_k=ks),
     ]
-    parts.append(line([(x(k), y(v)) for k, v in points], "curve"))
-    if chosen in at:
-        parts.append(
-            tag(
-                "line", x1=x(chosen), x2=x(chosen), y1=top, y2=height - 42, class_="cut"
-            )
-        )
-    rival = None if small else runner_up(facts)
-    dots = [
-        mark(
-            "circle",
-            _tip(k, value, name, chosen, rival),
-            "dot",
-            cx=x(k),
-            cy=y(value),
-            r=3.5,
-            data_k=k,
-        )
-        for k, value in points
-    ]
-    parts.append(marks(dots, label=f"{name} for every k"))
-    if chosen in at:
-        parts.append(_ring(x(chosen), y(at[chosen]), chosen, small))
-    best = f"chosen k = {chosen}" if chosen in at else "no k was chosen on it"
-    said = f"{name} for k from {ks[0]} to {ks[-1]}; {best}."
+    best = "no k was chosen on it"
+    if chosen is not None and chosen in value_at:
+        best = f"chosen k = {chosen}"
+        x, y = chart.place((chosen, value_at[chosen]))
+        bottom = chart.height - BOTTOM
+        cut = tag("line", x1=x, x2=x, y1=chart.top, y2=bottom, class_="cut")
+        parts.insert(2, cut)  # under the dots, so that they stay readable
+        parts.append(_ring(x, y, chosen, small))
+    description = f"{name} for k from {ks[0]} to {ks[-1]}; {best}."
     if rival is not None:
-        said += f" Runner-up k = {rival[0]}."
+        description += f" Runner-up k = {rival[0]}."
     class_ = "k-path small" if small else "k-path"
-    title = f"{name} against k"
-    return figure(title, said, *parts, height=height, width=width, class_=class_)
+    return chart.figure(f"{name} against k", description, *parts, class_=class_)
 
 
 def _ring(x: float, y: float, k: int, small: bool) -> Html:

@@ -8,14 +8,19 @@ strokes come from the page's style sheet, by class.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from afcl.report.markup import Html, join, number, tag
 
+#: Units across a drawing.
 WIDTH = 400.0
-#: Colours of the palette and hatchings laid over them when they are used up.
-COLOURS, HATCHES, SHAPES = 8, 3, 4
+#: Colours of the palette.
+COLOURS = 8
+#: Hatchings laid over the colours when these are used up.
+HATCHES = 3
+#: Outlines of small marks, so that clusters differ without colour too.
+SHAPES = 4
 
 
 @dataclass(frozen=True)
@@ -140,12 +145,12 @@ def _writer(values: Sequence[float]) -> Callable[[float], str]:
 
 def line(points: Sequence[tuple[float, float]], class_: str) -> Html:
     """Return a line through points."""
-    said = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-    return tag("polyline", points=said, class_=class_)
+    places = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
+    return tag("polyline", points=places, class_=class_)
 
 
 def mark(name: str, tip: str, class_: str, /, **attributes: object) -> Html:
-    """Return an element that tells `tip` under the pointer and under the keyboard."""
+    """Return an element that shows `tip` under the pointer and under the keyboard."""
     return tag(
         name,
         class_=f"mark {class_}".strip(),
@@ -168,8 +173,20 @@ def colour(cluster: int) -> str:
 
 def hatch(cluster: int) -> str | None:
     """Return the hatching of a cluster beyond the palette, as a fill."""
-    round_ = cluster // COLOURS
-    return None if round_ == 0 else f"url(#hatch{(round_ - 1) % HATCHES})"
+    turn = cluster // COLOURS
+    return None if turn == 0 else f"url(#hatch{(turn - 1) % HATCHES})"
+
+
+def cluster_bar(
+    cluster: int, tip: str, box: Mapping[str, float], **data: object
+) -> list[Html]:
+    """Return a bar in a cluster's colour, with its hatching if it has one."""
+    bar = mark("rect", tip, f"bar fill {colour(cluster)}", **box, **data)
+    over = hatch(cluster)
+    if over is None:
+        return [bar]
+    shade = tag("rect", **box, fill=over, class_="bar-hatch", data_over=cluster)
+    return [bar, shade]
 
 
 def shape(cluster: int, x: float, y: float, r: float) -> str:
@@ -224,33 +241,3 @@ def swatch(cluster: int) -> Html:
         role="img",
         aria_label=f"cluster {cluster}",
     )
-
-
-def table(header: Sequence[object], rows: Sequence[Sequence[object]]) -> Html:
-    """Return a table of the numbers behind a picture."""
-    head = tag("tr", [tag("th", name, scope="col") for name in header])
-    body = [
-        tag(
-            "tr",
-            tag("th", row[0], scope="row"),
-            [tag("td", value) for value in row[1:]],
-        )
-        for row in rows
-    ]
-    return tag(
-        "div",
-        tag("table", tag("thead", head), tag("tbody", body)),
-        class_="scroll",
-        tabindex=0,
-        role="region",
-        aria_label="table",
-    )
-
-
-def numbers(
-    header: Sequence[object],
-    rows: Sequence[Sequence[object]],
-    name: str = "The numbers",
-) -> Html:
-    """Return such a table, folded away."""
-    return tag("details", tag("summary", name), table(header, rows))

@@ -6,15 +6,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from afcl.report.facts import Facts, Tree
 from afcl.report.markup import Html, count, tag
+from afcl.report.run_folder import RunFolder, Tree
 from afcl.report.svg import WIDTH, Scale, axes, colour, figure, mark, marks, ticks
 
 #: Branches drawn; what lies below is folded into them.
 BRANCHES = 40
-HEIGHT, TOP, BOTTOM = 250.0, 36.0, 208.0
+#: Size of the drawing, and where its highest and its lowest merge may lie.
+HEIGHT = 250.0
+TOP = 36.0
+BOTTOM = 208.0
 
 
 @dataclass(frozen=True)
@@ -36,21 +37,15 @@ def nodes_of(tree: Tree) -> list[Node]:
     return nodes
 
 
-def cluster_of_seeds(facts: Facts) -> list[int] | None:
+def cluster_of_seeds(run: RunFolder) -> list[int] | None:
     """Return the cluster nearest to every seed, where seeds are the tree's leaves."""
-    rounds = facts.course.rounds
-    seeds = rounds[-1].seeds if rounds else None
-    if (
-        seeds is None
-        or facts.centers is None
-        or facts.low is None
-        or facts.span is None
-    ):
+    steps = run.history.steps
+    seeds = steps[-1].seeds if steps else None
+    if seeds is None or run.centers is None or run.low is None or run.span is None:
         return None
-    if facts.tree is None or len(facts.tree.sizes) != seeds.shape[0]:
+    if run.tree is None or len(run.tree.sizes) != seeds.shape[0]:
         return None
-    span = np.where(facts.span > 0, facts.span, 1.0)
-    centers = (facts.centers - facts.low) / span
+    centers = run.scaled(run.centers)
     if centers.shape[1] != seeds.shape[1]:
         return None
     apart = ((seeds[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
@@ -77,14 +72,14 @@ def drawn(nodes: list[Node], leaves: int) -> tuple[list[int], int]:
     return order, first
 
 
-def tree_figure(facts: Facts) -> Html:
+def tree_figure(run: RunFolder) -> Html:
     """Draw the tree with the cut that gives the chosen k."""
-    tree, k = facts.tree, facts.n_clusters or 1
+    tree, k = run.tree, run.n_clusters or 1
     assert tree is not None
     leaves = len(tree.sizes)
     nodes = nodes_of(tree)
     order, first = drawn(nodes, leaves)
-    nearest = cluster_of_seeds(facts)
+    nearest = cluster_of_seeds(run)
     x = Scale(0, max(1, len(order) - 1), 62.0, WIDTH - 18)
     y = Scale(0.0, nodes[-1].height * 1.06 or 1.0, BOTTOM, TOP)
     place = {node: x(i) for i, node in enumerate(order)}
@@ -96,13 +91,13 @@ def tree_figure(facts: Facts) -> Html:
     feet = [_foot(nodes, node, place[node], y, nearest) for node in order]
     folded = leaves - len(order)
     note = f", the {folded} lowest merges folded" if folded else ""
-    said = (
+    description = (
         f"{count(leaves, 'seed')} joined two by two{note}; the height is the square "
         f"root of what a merge costs. Cut at k = {k}."
     )
     return figure(
         "Merge tree of the seeds",
-        said,
+        description,
         axes(
             x,
             y,

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 
 from afcl.registry import INDICES, LEVELS
-from afcl.report.facts import COORDINATOR, MEMBER, Facts
 from afcl.report.markup import count, number, size_of, span_of
+from afcl.report.run_folder import COORDINATOR, MEMBER, RunFolder
 
 #: Levels this close in silhouette are told apart by other indices (``band``).
 BAND = 0.01
@@ -30,88 +30,88 @@ def higher_is_better(index: str) -> bool:
     return index not in INDICES or INDICES[index].higher_is_better
 
 
-def headline(facts: Facts) -> str:
+def headline(run: RunFolder) -> str:
     """Return the answer in one line."""
-    if facts.n_clusters is None:
+    if run.n_clusters is None:
         return "No answer yet"
-    text = count(facts.n_clusters, "cluster")
-    return text if facts.done else f"{text} so far"
+    text = count(run.n_clusters, "cluster")
+    return text if run.done else f"{text} so far"
 
 
-def scored(facts: Facts) -> list[tuple[int, float]]:
+def scored(run: RunFolder) -> list[tuple[int, float]]:
     """Return (k, goodness) of every level of the path whose index is defined.
 
     Goodness is the index that chose k, negated where less is better.
     """
-    sign = 1.0 if higher_is_better(facts.criterion) else -1.0
+    sign = 1.0 if higher_is_better(run.criterion) else -1.0
     return [
         (k, sign * value)
-        for k, scores in facts.path
-        if (value := scores.get(facts.criterion)) is not None
+        for k, scores in run.path
+        if (value := scores.get(run.criterion)) is not None
     ]
 
 
-def runner_up(facts: Facts) -> tuple[int, float] | None:
+def runner_up(run: RunFolder) -> tuple[int, float] | None:
     """Return the best other k and how far it lies behind the chosen one."""
-    levels = dict(scored(facts))
-    chosen = levels.pop(facts.n_clusters, None) if facts.n_clusters else None
+    levels = dict(scored(run))
+    chosen = levels.pop(run.n_clusters, None) if run.n_clusters else None
     if chosen is None or not levels:
         return None
     k, value = max(levels.items(), key=lambda level: (level[1], -level[0]))
     return k, chosen - value
 
 
-def how_sure(facts: Facts) -> list[str]:
+def how_sure(run: RunFolder) -> list[str]:
     """Say how clearly k stands out, and how well the clusters are parted."""
-    k = facts.n_clusters
+    k = run.n_clusters
     if k == 1:
         return [
             "One cluster: nothing was found that would part the rows. No index is "
             "defined for a single cluster, so there is nothing to compare it with."
         ]
-    value = facts.scores.get(facts.criterion)
-    if not facts.done or k is None:
+    value = run.scores.get(run.criterion)
+    if not run.done or k is None:
         return []
     if value is None:
-        return [_told(facts)]
-    name = index_name(facts.criterion)
-    said = [_against(facts, f"{name} {number(value)} at k = {k}", value)]
-    silhouette = facts.scores.get("silhouette")
+        return [_why_no_index(run)]
+    name = index_name(run.criterion)
+    sentences = [_against(run, f"{name} {number(value)} at k = {k}", value)]
+    silhouette = run.scores.get("silhouette")
     if silhouette is not None:
         word = next(
             (word for least, word in STRENGTH if silhouette > least),
             "no structure to speak of",
         )
-        said.append(
+        sentences.append(
             f"Read the usual way, a silhouette of {number(silhouette)} means {word}."
         )
-    return said
+    return sentences
 
 
-def _told(facts: Facts) -> str:
-    if facts.parameters.get("n_clusters"):
+def _why_no_index(run: RunFolder) -> str:
+    if run.parameters.get("n_clusters"):
         return "The number of clusters was given, not found."
     return "This method gives no index to compare numbers of clusters by."
 
 
-def _against(facts: Facts, text: str, value: float) -> str:
+def _against(run: RunFolder, text: str, value: float) -> str:
     """Compare with the best other k."""
-    if facts.parameters.get("n_clusters"):
+    if run.parameters.get("n_clusters"):
         return f"{text}. The number of clusters was given, not found."
-    rival = runner_up(facts)
+    rival = runner_up(run)
     if rival is None:
         return f"{text}. No other k was considered."
     k, gap = rival
-    levels = dict(scored(facts))
-    close = _within_band(facts, levels)
-    if len(close) > 1 and facts.n_clusters in close:
+    levels = dict(scored(run))
+    close = _within_band(run, levels)
+    if len(close) > 1 and run.n_clusters in close:
         ks = ", ".join(str(k) for k in close)
         if len(close) > 6:
             ks = f"{close[0]} to {close[-1]} ({len(close)} of them)"
         return (
             f"{text}. Close: k = {ks} lie within {BAND:g} of the best, too near for "
             "the silhouette to tell apart; BIC and the simplified silhouette chose "
-            f"k = {facts.n_clusters} among them. Look at the others too."
+            f"k = {run.n_clusters} among them. Look at the others too."
         )
     if gap < 0:
         return (
@@ -119,16 +119,16 @@ def _against(facts: Facts, text: str, value: float) -> str:
             "made on the figures as they stood when the sites were asked."
         )
     how = "clear" if gap >= 0.05 * max(1.0, abs(value)) else "narrow"
-    less = "less" if higher_is_better(facts.criterion) else "more"
-    other = number(abs(levels[k]) if facts.criterion == "db" else levels[k])
+    less = "less" if higher_is_better(run.criterion) else "more"
+    other = number(abs(levels[k]) if run.criterion == "db" else levels[k])
     return (
         f"{text}. The runner-up, k = {k}, has {other}, {number(gap, 2)} {less}: "
         f"the choice is {how}."
     )
 
 
-def _within_band(facts: Facts, levels: dict[int, float]) -> list[int]:
-    if facts.criterion != "silhouette" or facts.parameters.get("criterion") not in (
+def _within_band(run: RunFolder, levels: dict[int, float]) -> list[int]:
+    if run.criterion != "silhouette" or run.parameters.get("criterion") not in (
         None,
         "auto",
     ):
@@ -137,44 +137,44 @@ def _within_band(facts: Facts, levels: dict[int, float]) -> list[int]:
     return sorted(k for k, value in levels.items() if value >= best - BAND)
 
 
-def tiles(facts: Facts) -> list[tuple[str, str]]:
+def tiles(run: RunFolder) -> list[tuple[str, str]]:
     """Return the run's figures: name and value."""
-    course = facts.course
-    said = []
-    if facts.kind == MEMBER:
-        own = facts.sites[0] if facts.sites else None
+    history = run.history
+    figures = []
+    if run.kind == MEMBER:
+        own = run.sites[0] if run.sites else None
         if own is not None:
-            said.append(("own rows", f"{own.rows:,}"))
+            figures.append(("own rows", f"{own.rows:,}"))
     else:
-        said.append(("sites", f"{len(facts.sites):,}"))
-    if facts.rows:
-        said.append(("rows in all", f"{facts.rows:,}"))
-    if facts.columns:
-        said.append(("columns", f"{len(facts.columns):,}"))
-    if facts.rounds is not None:
-        said.append(("rounds", f"{facts.rounds:,}"))
-    messages = sum(site.messages for site in facts.sites)
+        figures.append(("sites", f"{len(run.sites):,}"))
+    if run.rows:
+        figures.append(("rows in all", f"{run.rows:,}"))
+    if run.columns:
+        figures.append(("columns", f"{len(run.columns):,}"))
+    if run.rounds is not None:
+        figures.append(("rounds", f"{run.rounds:,}"))
+    messages = sum(site.messages for site in run.sites)
     if messages:
-        said.append(("messages", f"{messages:,}"))
-        said.append(("sent by sites", size_of(sum(s.bytes for s in facts.sites))))
-    if course.seconds is not None:
-        said.append(("duration", span_of(course.seconds)))
-    said.append(("method", facts.method))
-    return said
+        figures.append(("messages", f"{messages:,}"))
+        figures.append(("sent by sites", size_of(sum(s.bytes for s in run.sites))))
+    if history.seconds is not None:
+        figures.append(("duration", span_of(history.seconds)))
+    figures.append(("method", run.method))
+    return figures
 
 
-def privacy(facts: Facts) -> tuple[str, str]:
+def privacy(run: RunFolder) -> tuple[str, str]:
     """Return the run's privacy level and what it means."""
-    level = str(facts.parameters.get("privacy") or "")
-    if not level and not facts.done:
+    level = str(run.parameters.get("privacy") or "")
+    if not level and not run.done:
         return "not known yet", "The level is written down with the result."
     if not level:
         return "not recorded", "The run's folder does not say what the sites sent."
-    said = [_meaning(part, facts) for part in level.split("+")]
-    return level, " ".join(said)
+    meanings = [_meaning(part, run) for part in level.split("+")]
+    return level, " ".join(meanings)
 
 
-def _meaning(level: str, facts: Facts) -> str:
+def _meaning(level: str, run: RunFolder) -> str:
     family, _, inside = level.partition("(")
     inside = inside.rstrip(")")
     family = family.strip()
@@ -191,34 +191,36 @@ def _meaning(level: str, facts: Facts) -> str:
     return LEVELS[family].promise.format(inside=inside, min_cell=least)
 
 
-def cautions(facts: Facts) -> list[str]:
+def cautions(run: RunFolder) -> list[str]:
     """Return what a reader should know before believing the page."""
-    said = []
-    silent = [s.name for s in facts.sites if s.messages == 0]
-    if facts.done and facts.kind != MEMBER and silent:
-        said.append(
+    found = []
+    silent = [s.name for s in run.sites if s.messages == 0]
+    if run.done and run.kind != MEMBER and silent:
+        found.append(
             f"{_listed(silent)} sent nothing: the rows there had no say in the answer, "
             "they were only labelled."
-            if facts.kind != COORDINATOR
+            if run.kind != COORDINATOR
             else f"{_listed(silent)} sent nothing and had no say in the answer."
         )
-    reason = (facts.course.end or {}).get("reason")
+    reason = (run.history.end or {}).get("reason")
     if reason == "max_rounds":
-        said.append("The run ended at its limit of rounds, not because it was settled.")
+        found.append(
+            "The run ended at its limit of rounds, not because it was settled."
+        )
     if reason == "patience":
-        said.append("The run ended because nothing arrived any more.")
-    alone = _alone(facts)
+        found.append("The run ended because nothing arrived any more.")
+    alone = _alone(run)
     if alone:
-        said.append(
-            f"{alone} of {count(facts.n_clusters or 0, 'cluster')} "
+        found.append(
+            f"{alone} of {count(run.n_clusters or 0, 'cluster')} "
             f"{'lives' if alone == 1 else 'live'} at one site alone."
         )
-    return said
+    return found
 
 
-def _alone(facts: Facts) -> int:
-    known = [site.sizes for site in facts.sites if site.sizes is not None]
-    if facts.kind == MEMBER or len(known) < 2:
+def _alone(run: RunFolder) -> int:
+    known = [site.sizes for site in run.sites if site.sizes is not None]
+    if run.kind == MEMBER or len(known) < 2:
         return 0
     return sum(sum(1 for n in at if n) == 1 for at in zip(*known, strict=False))
 
@@ -229,12 +231,12 @@ def _listed(names: list[str], most: int = 5) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
-def subtitle(facts: Facts) -> str:
+def subtitle(run: RunFolder) -> str:
     """Say whose page this is."""
-    name = facts.name
-    if facts.kind == MEMBER:
+    name = run.name
+    if run.kind == MEMBER:
         return f"What {name} takes home from a run with other sites"
-    if facts.kind == COORDINATOR:
+    if run.kind == COORDINATOR:
         return f"Coordinator's view of the run {name}"
     return f"Simulated federation in {name}"
 

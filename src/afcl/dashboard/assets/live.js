@@ -5,7 +5,7 @@
   let wanted = null;
   let busy = false;
 
-  function tell(word, text) {
+  function show(word, text) {
     const chip = document.getElementById("status");
     if (chip.textContent === text) return;
     chip.className = `status is-${word}`;
@@ -62,12 +62,12 @@
     const stream = new EventSource("events");
     stream.onmessage = (event) => {
       const news = JSON.parse(event.data);
-      tell(news.word, news.text);
+      show(news.word, news.text);
       wanted = news.version;
       refresh();
     };
     stream.onerror = () => {
-      tell("lost", "no connection to the dashboard, trying again");
+      show("lost", "no connection to the dashboard, trying again");
       if (stream.readyState === EventSource.CLOSED) setTimeout(connect, 1000);
     };
   }

@@ -75,10 +75,10 @@
       const bar = figure.querySelector(`rect[data-cluster="${c}"]`);
       const over = figure.querySelector(`rect[data-over="${c}"]`);
       const text = figure.querySelector(`text[data-cluster="${c}"]`);
-      const said = `Cluster ${c}, ${name}: ${size.toLocaleString("en")} ${size === 1 ? "row" : "rows"}, ${(100 * share).toFixed(1)}%`;
+      const words = `Cluster ${c}, ${name}: ${size.toLocaleString("en")} ${size === 1 ? "row" : "rows"}, ${(100 * share).toFixed(1)}%`;
       for (const rect of [bar, over]) if (rect) rect.setAttribute("width", width);
-      bar.dataset.tip = said;
-      bar.setAttribute("aria-label", said);
+      bar.dataset.tip = words;
+      bar.setAttribute("aria-label", words);
       text.setAttribute("x", known.start + width + 6);
       text.textContent = `${size.toLocaleString("en")} (${Math.round(100 * share)}%)`;
     });

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What files are called and how their faults are told: in one line, with what to do."""
+"""What files may be called and how faults are reported: in one line, with a remedy."""
 
 from __future__ import annotations
 
@@ -71,6 +71,6 @@ def drop_option(name: str) -> str:
     return f"--drop {shlex.quote(name)}"
 
 
-def rows_said(count: int) -> str:
+def rows_in_words(count: int) -> str:
     """Return a number of rows in words."""
     return "1 row" if count == 1 else f"{count} rows"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's folder tells, read once; whatever is missing is simply not there.
+"""A run's folder, read once; whatever is missing is simply not there.
 
 Folders come from ``afcl run`` (a simulation), ``afcl serve`` (a coordinator, without
 labels) and ``afcl join`` (a site, without the other sites).
@@ -16,17 +16,34 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
-from afcl.report.events import Course, course_of
-from afcl.trace import Event, read_trace
+from afcl.trace import Event, RunHistory, history_of, read_trace
 
-RESULT, TRACE, FAILED = "result.json", "trace.jsonl", "failed.json"
-PLAN, SITE, RUN = "plan.json", "site.json", "run.json"
-SIMULATION, COORDINATOR, MEMBER = "simulation", "coordinator", "site"
+#: The answer; it is written last.
+RESULT = "result.json"
+#: The record of what happened.
+TRACE = "trace.jsonl"
+#: Why a live run ended without an answer.
+FAILED = "failed.json"
+#: A coordinator's folder has it.
+PLAN = "plan.json"
+#: A site's folder has it.
+SITE = "site.json"
+#: The settings of a simulation.
+RUN = "run.json"
+#: Every file that a page is made of.
+FILES = (RESULT, TRACE, FAILED, PLAN, SITE)
+
+#: Whose folder it is: everybody's, the coordinator's, or one site's.
+SIMULATION = "simulation"
+COORDINATOR = "coordinator"
+MEMBER = "site"
+#: Bytes in which the first line of a trace ends.
+FIRST_LINE = 100_000
 
 
 @dataclass(frozen=True)
-class SiteFact:
-    """One site as the result tells it; `sizes`: its rows in every cluster, if known."""
+class SiteSummary:
+    """One site in the result; `sizes`: its rows in every cluster, if known."""
 
     name: str
     rows: int
@@ -47,7 +64,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Own:
+class OwnRows:
     """A site's own rows in their units, with their clusters; or why there are none.
 
     Only a site's own page gets them, on the site's own machine.
@@ -60,7 +77,7 @@ class Own:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunFolder:
     """Everything the page shows.
 
     Attributes
@@ -75,8 +92,8 @@ class Facts:
         As in ``result.json``.
     low, span
         The agreed scale.
-    course
-        What the trace tells.
+    history
+        What the trace adds up to.
     own
         A site's own rows.
     """
@@ -93,14 +110,14 @@ class Facts:
     scores: dict[str, float | None] = field(default_factory=dict)
     path: tuple[tuple[int, dict[str, float | None]], ...] = ()
     tree: Tree | None = None
-    sites: tuple[SiteFact, ...] = ()
+    sites: tuple[SiteSummary, ...] = ()
     rounds: int | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     low: Floats | None = None
     span: Floats | None = None
-    course: Course = field(default_factory=lambda: course_of([]))
-    own: Own | None = None
+    history: RunHistory = field(default_factory=RunHistory)
+    own: OwnRows | None = None
     min_clients: int | None = None
 
     @property
@@ -110,10 +127,18 @@ class Facts:
             return sum(self.sizes)
         return sum(site.rows for site in self.sites)
 
+    def scaled(self, points: Floats) -> Floats:
+        """Return points in original units as the agreed box sees them."""
+        if self.low is None or self.span is None:
+            return points
+        # A constant column has no range: it stays where it is.
+        there: Floats = (points - self.low) / np.where(self.span > 0, self.span, 1.0)
+        return there
+
     @property
     def method(self) -> str:
         """Name of the method, with its preset."""
-        name = str(self.parameters.get("method") or self.course.method or "afcl")
+        name = str(self.parameters.get("method") or self.history.method or "afcl")
         preset = str(self.parameters.get("preset") or "default")
         return name if preset == "default" else f"{name}-{preset}"
 
@@ -123,9 +148,9 @@ class Facts:
 
         A method that does not have it is judged by the first index it has.
         """
-        said = self.parameters.get("criterion")
-        said = said or self.course.parameters.get("criterion")
-        wanted = "silhouette" if said in (None, "auto") else str(said)
+        asked = self.parameters.get("criterion")
+        asked = asked or self.history.parameters.get("criterion")
+        wanted = "silhouette" if asked in (None, "auto") else str(asked)
         known = [
             name
             for scores in (self.scores, *(scores for _, scores in self.path))
@@ -135,7 +160,7 @@ class Facts:
         return wanted if wanted in known or not known else known[0]
 
 
-def read_facts(folder: Path, own: Own | None = None) -> Facts:
+def read_run_folder(folder: Path, own: OwnRows | None = None) -> RunFolder:
     """Read a run's folder, finished or not.
 
     Raises
@@ -150,14 +175,14 @@ def read_facts(folder: Path, own: Own | None = None) -> Facts:
             f"{folder} holds no run: give the folder that 'afcl run --out', "
             "'afcl serve --out' or 'afcl join --out' wrote"
         )
-    return gather(folder, own)
+    return read_so_far(folder, own)
 
 
-def gather(folder: Path, own: Own | None = None) -> Facts:
+def read_so_far(folder: Path, own: OwnRows | None = None) -> RunFolder:
     """Read whatever is there already; an empty or missing folder is a run to come."""
     plan, member = _json(folder / PLAN), _json(folder / SITE)
     failed, result = _json(folder / FAILED), _json(folder / RESULT)
-    course = course_of(_events(folder / TRACE))
+    history = history_of(_events(folder / TRACE))
     kind = SIMULATION
     if plan is not None:
         kind = COORDINATOR
@@ -170,13 +195,13 @@ def gather(folder: Path, own: Own | None = None) -> Facts:
         "failed": _failure(failed, member),
         "state": str((member or {}).get("state", "")),
         "parameters": dict(parameters or {}),
-        "course": course,
+        "history": history,
         "own": own,
         "min_clients": (plan or {}).get("min_clients"),
     }
     if result is None:
-        return Facts(**common, **_so_far(course))
-    return Facts(**common, done=True, **_finished(folder / RESULT, result, course))
+        return RunFolder(**common, **_so_far(history))
+    return RunFolder(**common, done=True, **_finished(folder / RESULT, result, history))
 
 
 def _name(folder: Path, member: dict[str, Any] | None) -> str:
@@ -195,20 +220,20 @@ def _failure(failed: dict[str, Any] | None, member: dict[str, Any] | None) -> st
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        said = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): run it again") from error
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise InputError(f"{path} does not hold what it should: run it again")
-    return said
+    return content
 
 
 def _events(path: Path) -> list[Event]:
     """Return the trace's events; a file that was only just opened has none."""
     try:
-        if b"\n" not in path.read_bytes()[:100_000]:
+        if b"\n" not in path.read_bytes()[:FIRST_LINE]:
             return []
         return read_trace(path).events
     except (FileNotFoundError, NotADirectoryError):
@@ -217,22 +242,24 @@ def _events(path: Path) -> list[Event]:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _so_far(course: Course) -> dict[str, Any]:
-    """Return what the trace of a run without a result tells."""
+def _so_far(history: RunHistory) -> dict[str, Any]:
+    """Return what the trace of a run without a result gives."""
     return {
-        "n_clusters": course.rounds[-1].k if course.rounds else None,
-        "columns": course.columns,
-        "rounds": course.rounds[-1].round if course.rounds else None,
+        "n_clusters": history.steps[-1].k if history.steps else None,
+        "columns": history.columns,
+        "rounds": history.steps[-1].round if history.steps else None,
         "sites": tuple(
-            SiteFact(site.name, site.rows, site.messages, site.bytes)
-            for site in course.sites.values()
+            SiteSummary(site.name, site.rows, site.messages, site.bytes)
+            for site in history.sites.values()
         ),
-        "low": course.low,
-        "span": course.span,
+        "low": history.low,
+        "span": history.span,
     }
 
 
-def _finished(path: Path, result: dict[str, Any], course: Course) -> dict[str, Any]:
+def _finished(
+    path: Path, result: dict[str, Any], history: RunHistory
+) -> dict[str, Any]:
     try:
         scale = result.get("scale") or {}
         centers = result.get("centers")
@@ -250,8 +277,8 @@ def _finished(path: Path, result: dict[str, Any], course: Course) -> dict[str, A
             "sites": _sites(result),
             "rounds": result.get("rounds"),
             "versions": dict(result.get("versions") or {}),
-            "low": _array(scale.get("low"), course.low),
-            "span": _array(scale.get("span"), course.span),
+            "low": _array(scale.get("low"), history.low),
+            "span": _array(scale.get("span"), history.span),
         }
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
@@ -259,30 +286,30 @@ def _finished(path: Path, result: dict[str, Any], course: Course) -> dict[str, A
         ) from error
 
 
-def _array(said: Any, otherwise: Floats | None) -> Floats | None:
-    return otherwise if said is None else np.array(said, dtype=float)
+def _array(values: Any, otherwise: Floats | None) -> Floats | None:
+    return otherwise if values is None else np.array(values, dtype=float)
 
 
-def _tree(said: Any) -> Tree | None:
-    if not said:
+def _tree(tree: Any) -> Tree | None:
+    if not tree:
         return None
     return Tree(
-        tuple(None if size is None else int(size) for size in said["sizes"]),
-        tuple((int(a), int(b), float(c), int(n)) for a, b, c, n in said["merges"]),
+        tuple(None if size is None else int(size) for size in tree["sizes"]),
+        tuple((int(a), int(b), float(c), int(n)) for a, b, c, n in tree["merges"]),
     )
 
 
-def _sites(result: dict[str, Any]) -> tuple[SiteFact, ...]:
-    said = result.get("sites")
-    if said is None and "site" in result:
-        said = [result["site"]]
+def _sites(result: dict[str, Any]) -> tuple[SiteSummary, ...]:
+    sites = result.get("sites")
+    if sites is None and "site" in result:
+        sites = [result["site"]]
     return tuple(
-        SiteFact(
+        SiteSummary(
             str(site["name"]),
             int(site["rows"]),
             int(site.get("messages", 0)),
             int(site.get("bytes", 0)),
             None if site.get("sizes") is None else tuple(map(int, site["sizes"])),
         )
-        for site in said or ()
+        for site in sites or ()
     )

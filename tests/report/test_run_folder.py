@@ -7,30 +7,30 @@ import numpy as np
 import pytest
 
 from afcl.exceptions import InputError
-from afcl.report import read_facts, status_of
-from afcl.report.events import ANSWERED, LATE, TROUBLE, course_of
-from afcl.report.facts import COORDINATOR, MEMBER, SIMULATION, gather
+from afcl.report import read_run_folder, state_of
+from afcl.report.run_folder import COORDINATOR, MEMBER, SIMULATION, read_so_far
+from afcl.trace import Attendance, attendance, history_of
 
 from .folders import events_of, prepare, result_of, scenarios, to_lines, write_run
 
 
 def test_a_finished_run_is_read_whole(tmp_path):
     result = result_of()
-    facts = read_facts(write_run(tmp_path / "a" / "run", result, events_of()))
+    run = read_run_folder(write_run(tmp_path / "a" / "run", result, events_of()))
 
-    assert facts.name == "a/run"
-    assert (facts.kind, facts.done, facts.n_clusters) == (SIMULATION, True, 3)
-    assert facts.rows == sum(result["sizes"]) == sum(s.rows for s in facts.sites)
-    assert facts.centers is not None
-    assert np.array_equal(facts.centers, result["centers"])
-    assert facts.path[0] == (2, result["path"][0]["scores"])
-    assert facts.tree is not None
-    assert facts.tree.merges[0] == (0, 1, 1.0, 20)
-    assert facts.criterion == "silhouette"
+    assert run.name == "a/run"
+    assert (run.kind, run.done, run.n_clusters) == (SIMULATION, True, 3)
+    assert run.rows == sum(result["sizes"]) == sum(s.rows for s in run.sites)
+    assert run.centers is not None
+    assert np.array_equal(run.centers, result["centers"])
+    assert run.path[0] == (2, result["path"][0]["scores"])
+    assert run.tree is not None
+    assert run.tree.merges[0] == (0, 1, 1.0, 20)
+    assert run.criterion == "silhouette"
 
 
 def test_every_kind_of_folder_is_recognised(tmp_path):
-    kinds = {name: read_facts(f).kind for name, f in scenarios(tmp_path).items()}
+    kinds = {name: read_run_folder(f).kind for name, f in scenarios(tmp_path).items()}
 
     assert {name for name, kind in kinds.items() if kind == MEMBER} == {"site"}
     assert {name for name, kind in kinds.items() if kind == COORDINATOR} == {
@@ -45,21 +45,21 @@ def test_a_run_without_result_is_known_by_its_trace(tmp_path):
     # A crash cut the last line off.
     with open(folder / "trace.jsonl", "a") as lines:
         lines.write('{"event":"prep')
-    facts = read_facts(folder)
+    run = read_run_folder(folder)
 
-    assert not facts.done
-    assert (facts.n_clusters, facts.rounds, len(facts.sites)) == (3, 5, 4)
-    assert facts.rows == 200
-    assert facts.sites[0].messages == 3  # hello and rounds 2 and 4
-    assert facts.centers is None
+    assert not run.done
+    assert (run.n_clusters, run.rounds, len(run.sites)) == (3, 5, 4)
+    assert run.rows == 200
+    assert run.sites[0].messages == 3  # hello and rounds 2 and 4
+    assert run.centers is None
 
 
 def test_an_only_just_opened_trace_is_a_run_to_come(tmp_path):
     (tmp_path / "trace.jsonl").write_text("")
-    assert status_of(gather(tmp_path)).word == "waiting"
+    assert state_of(read_so_far(tmp_path)).word == "waiting"
     (tmp_path / "trace.jsonl").write_text('{"event":"ru')
-    assert status_of(gather(tmp_path)).word == "waiting"
-    assert status_of(gather(tmp_path / "nothing" / "here")).word == "waiting"
+    assert state_of(read_so_far(tmp_path)).word == "waiting"
+    assert state_of(read_so_far(tmp_path / "nothing" / "here")).word == "waiting"
 
 
 @pytest.mark.parametrize(
@@ -78,29 +78,29 @@ def test_damaged_files_end_in_one_line(tmp_path, name, text):
     (tmp_path / name).write_text(text)
 
     with pytest.raises(InputError) as said:
-        read_facts(tmp_path)
+        read_run_folder(tmp_path)
     assert "\n" not in str(said.value)
 
 
 def test_no_run_says_what_to_give(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(InputError, match="afcl run --out"):
-            read_facts(folder)
+            read_run_folder(folder)
 
 
 def test_other_indices_judge_where_the_silhouette_is_not_known(tmp_path):
     path = [{"k": k, "scores": {"silhouette": None, "db": 1.0}} for k in (2, 3)]
     result = result_of(scores={"silhouette": None, "db": 1.0}, path=path)
-    assert read_facts(write_run(tmp_path, result)).criterion == "db"
+    assert read_run_folder(write_run(tmp_path, result)).criterion == "db"
     result["parameters"]["criterion"] = "bic"
     result["scores"]["bic"] = 4.0
-    assert read_facts(write_run(tmp_path, result)).criterion == "bic"
+    assert read_run_folder(write_run(tmp_path, result)).criterion == "bic"
 
 
 def test_the_method_is_named_with_its_preset(tmp_path):
     result = result_of()
     result["parameters"]["preset"] = "paper"
-    assert read_facts(write_run(tmp_path, result)).method == "afcl-paper"
+    assert read_run_folder(write_run(tmp_path, result)).method == "afcl-paper"
 
 
 # ------------------------------------------------------------------ the trace
@@ -109,25 +109,26 @@ def test_the_method_is_named_with_its_preset(tmp_path):
 def test_who_did_what_when():
     events = events_of()
     # Site 3 answers odd rounds, two versions late; site 0 the even ones.
-    course = course_of(events)
+    history = history_of(events)
 
-    assert course.cells[(3, 1)] == LATE
-    assert course.cells[(0, 2)] == ANSWERED
-    assert (0, 1) not in course.cells
-    assert course.ticks == 6
-    assert dict(course.staleness) == {0: 7, 2: 3}
-    assert (course.sites[3].late, course.sites[3].worst) == (3, 2)
-    assert course.bytes_up[0] == 4000
-    assert course.bytes_down[1] == 1000
-    assert course.seconds == len(events) - 1
-    assert course.end is not None
-    assert course.end["reason"] == "done"
+    table = attendance(history)
+    assert table[3][1] == Attendance.LATE
+    assert table[0][2] == Attendance.ANSWERED
+    assert table[0][1] == Attendance.NOT_ASKED
+    assert history.n_rounds == 6
+    assert dict(history.staleness) == {0: 7, 2: 3}
+    assert (history.sites[3].late, history.sites[3].worst) == (3, 2)
+    assert history.bytes_up[0] == 4000
+    assert history.bytes_down[1] == 1000
+    assert history.seconds == len(events) - 1
+    assert history.end is not None
+    assert history.end["reason"] == "done"
 
 
 def test_trouble_outweighs_an_answer():
     events = events_of(rounds=1)
     extra = {"tick": 1, "client": 1, "contact": 1, "reason": "NaN"}
-    course = course_of(
+    history = history_of(
         [
             *events,
             {"event": "rejected", **extra},
@@ -136,15 +137,15 @@ def test_trouble_outweighs_an_answer():
         ]
     )
 
-    assert course.cells[(1, 1)] == TROUBLE
-    assert course.sites[1].rejected == ["NaN"]
-    assert course.sites[1].failures == ["time out"]
-    assert course.sites[1].gone
+    assert attendance(history)[1][1] == Attendance.TROUBLE
+    assert history.sites[1].rejected == ["NaN"]
+    assert history.sites[1].failures == ["time out"]
+    assert history.sites[1].gone
 
 
 def test_live_events_name_sites_and_settle_the_scale():
     agreed = {"event": "agreed", "tick": 0, "columns": ["a"], "rows": 9}
-    course = course_of(
+    history = history_of(
         [
             {
                 "event": "ranges",
@@ -162,17 +163,17 @@ def test_live_events_name_sites_and_settle_the_scale():
         ]
     )
 
-    assert course.sites[2].name == "n"
-    assert course.low is not None
-    assert course.span is not None
-    assert (course.columns, course.low[0], course.span[0]) == (("a",), 1.0, 2.0)
-    assert course.refused == {"m": "other columns"}
-    assert (course.notes, course.resumed) == (["look"], 1)
+    assert history.sites[2].name == "n"
+    assert history.low is not None
+    assert history.span is not None
+    assert (history.columns, history.low[0], history.span[0]) == (("a",), 1.0, 2.0)
+    assert history.refused == {"m": "other columns"}
+    assert (history.notes, history.resumed) == (["look"], 1)
 
 
 def test_seeds_that_are_no_table_are_left_out():
-    course = course_of([prepare(0, 2, [[0.0, 1.0]]), prepare(1, 2, [1.0, 2.0])])
-    assert [r.seeds is None for r in course.rounds] == [False, True]
+    history = history_of([prepare(0, 2, [[0.0, 1.0]]), prepare(1, 2, [1.0, 2.0])])
+    assert [r.seeds is None for r in history.steps] == [False, True]
 
 
 def test_folders_are_strict_json(tmp_path):

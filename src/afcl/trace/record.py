@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a run: one JSON object a line, the only contract with what shows it.
+"""What a trace is made of, and how it is written: one JSON object a line.
 
-Every driver writes it, everything that shows reads it. The first line is always a
-``run`` event with the schema's number; docs/trace.md describes every event. Unknown
-fields are to be ignored by readers; a field's meaning never changes within a schema.
+The first line is always a ``run`` event with the schema's number; docs/trace.md
+describes every event. Readers ignore fields they do not know; a field's meaning never
+changes within a schema.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from afcl._typing import Ints
 from afcl.exceptions import InputError
 
+#: Version of the events below; a reader refuses every other one.
 SCHEMA = 1
 
 #: The events of schema 1 and the fields each of them always has.
@@ -156,30 +157,13 @@ def check(events: Iterable[Event]) -> list[Event]:
             "read it with the version of afcl that wrote it"
         )
     for number, event in enumerate(events, start=1):
-        missing = [
-            field
-            for field in EVENTS.get(event.get("event", ""), ())
-            if field not in event
-        ]
-        if missing:
-            raise InputError(f"event {number} of the trace lacks {', '.join(missing)}")
+        check_fields(event, number)
     return events
 
 
-def read_trace(path: Path | str) -> Trace:
-    """Read a JSONL trace; a last line cut off by a crash is left out."""
-    lines = Path(path).read_bytes().splitlines()
-    events = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            event = json.loads(line)
-        except ValueError as error:
-            if number == len(lines):
-                break
-            raise InputError(f"line {number} of {path} is not JSON") from error
-        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-            raise InputError(f"line {number} of {path} is not an event")
-        events.append(event)
-    trace = Trace()
-    trace.events = check(events)
-    return trace
+def check_fields(event: Event, number: int) -> None:
+    """Refuse an event, the so-and-so-many-th, that lacks fields of its kind."""
+    wanted = EVENTS.get(event.get("event", ""), ())
+    missing = [field for field in wanted if field not in event]
+    if missing:
+        raise InputError(f"event {number} of the trace lacks {', '.join(missing)}")

@@ -1,27 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet files, read a few megabytes at a time (decision 0016).
+"""Parquet files, read at once or a few megabytes at a time (decision 0016).
 
-PyArrow reads page by page, so that even a file that is one huge row group needs little
-memory. What it does need is a page or two of every column at once.
+Polars reads a file at once. PyArrow reads page by page, so that even a file that is one
+huge row group needs little memory. What it does need is a page or two of every column
+at once.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from afcl.data.words import fail, unreadable
+from afcl.data.errors import fail, unreadable
 
 if TYPE_CHECKING:
     import polars as pl
 
 #: Numbers that are read together: 1 MB of them.
 BATCH = 1 << 17
-#: Bytes of the file that are read at once, over all columns, and for one at most.
-BUFFERS, BUFFER = 1 << 23, 1 << 16
+#: Bytes of the file that are read at once over all columns.
+BUFFERS = 1 << 23
+#: Bytes of the file that are read at once for one column, at most and at least.
+BUFFER = 1 << 16
+SMALLEST_BUFFER = 1 << 12
+#: Fewest rows of a batch, however many columns there are.
+FEWEST_ROWS = 256
 #: Bytes of a column's pages as writers cut them, with the values that they repeat.
 PAGES = 1_300_000
 
@@ -31,13 +38,40 @@ def can_stream_parquet() -> bool:
     return find_spec("pyarrow") is not None
 
 
+def parquet_names(path: Path) -> list[str]:
+    """Return the column names of a Parquet file."""
+    return _scanned(path).collect_schema().names()
+
+
+def parquet_rows(path: Path) -> int:
+    """Return how many rows a Parquet file says it has."""
+    import polars as pl
+
+    return int(_scanned(path).select(pl.len()).collect().item())
+
+
+def parquet_frame(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    """Return these columns of a Parquet file, read at once."""
+    import polars as pl
+
+    # As bytes: so no name is taken for a pattern, and no folder for a column.
+    return pl.read_parquet(io.BytesIO(path.read_bytes()), columns=list(columns))
+
+
+def _scanned(path: Path) -> pl.LazyFrame:
+    import polars as pl
+
+    # The name is a name: no pattern, and its folders are no columns.
+    return pl.scan_parquet(path, glob=False, hive_partitioning=False)
+
+
 def parquet_frames(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Yield these columns of a Parquet file, batch by batch."""
     import polars as pl
 
     width = len(columns)
-    buffer = max(4096, min(BUFFER, BUFFERS // width))
-    rows = max(256, BATCH // width)
+    buffer = max(SMALLEST_BUFFER, min(BUFFER, BUFFERS // width))
+    rows = max(FEWEST_ROWS, BATCH // width)
     with _opened(path, buffer) as file:
         for batch in file.iter_batches(rows, columns=columns, use_threads=False):
             frame = pl.from_arrow(batch)
