@@ -185,7 +185,7 @@ def _meaning(level: str, run: RunFolder) -> str:
         )
     if family not in LEVELS:
         return f"Level '{level}': docs/privacy.md says what it means."
-    least = facts.parameters.get("min_cell", 5)
+    least = run.parameters.get("min_cell", 5)
     if not inside:
         inside = "5" if family == "grouped" else "?"
     return LEVELS[family].promise.format(inside=inside, min_cell=least)
