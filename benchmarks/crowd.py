@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator for crowds: its overhead per client step, and a million clients.
+"""Very many simulated clients: the overhead per client step, and a million of them.
 
 ``python benchmarks/crowd.py [--only step,rounds,summary,secure] [--out FILE]``
 
@@ -26,15 +26,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from afcl.kernels.crowds import around
-from afcl.runtime.crowd import CrowdRun, simulate_crowd
-from afcl.runtime.crowd_levels import Summaries, Threads
 
 from afcl._typing import Floats, Ints
+from afcl.core.batch import Tables
 from afcl.core.messages import Plan
+from afcl.kernels.batches import around
 from afcl.methods.afcl import Afcl
+from afcl.runtime.batch import PART, SiteBatch, Threads
+from afcl.runtime.batch_coordinator import BatchCoordinator
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import Rounds, Schedule
+from afcl.runtime.simulate import simulate_batch
 
 PARTS = ("step", "rounds", "summary", "secure")
 
@@ -52,24 +54,25 @@ def step(n_clients: int, rounds: int) -> dict[str, Any]:
     """Measure rounds in which everybody answers."""
     X, offsets = mixture(n_clients, 100, 2, 8)
     spec = Spec(Afcl(), {"n_seeds": 8, "contacts": rounds + 2}, max_rounds=rounds)
-    simulate_crowd(spec, X[:10_000], offsets[:101])  # compiled, or read from the cache
-    everybody = np.arange(n_clients)
+    simulate_batch(spec, X[:10_000], offsets[:101])  # compiled, or read from the cache
     kernels, thinking, whole, walls = [], [], [], []
     with Threads() as threads:
-        run = CrowdRun(spec, X, offsets, Schedule(), threads)
-        run.start()
-        level = run.level
-        assert isinstance(level, Summaries)
+        params = spec.method.parameters(**spec.options)
+        sites = SiteBatch(X, offsets, params, spec.seed, threads)
+        run = BatchCoordinator(spec, sites, Schedule().bind(n_clients, spec.seed))
+        run._start()
+        run._prepare()
         for _ in range(rounds):
-            plan = level.state.sent[-1]
+            sent = spec.method.broadcast(run._state)
             wall = time.perf_counter()
             begin = time.process_time()
-            run.hear(everybody)
+            run._dispatch(sent)
+            run._absorb_all()
             answered = time.process_time()
-            run.prepare()
+            run._prepare()
             done = time.process_time()
             walls.append(time.perf_counter() - wall)
-            alone = _alone(run, plan)
+            alone = _alone(sites.tables, sent.payload)
             per = 1e6 / n_clients
             kernels.append(alone * per)
             thinking.append((done - answered) * per)
@@ -87,20 +90,21 @@ def step(n_clients: int, rounds: int) -> dict[str, Any]:
     }
 
 
-def _alone(run: CrowdRun, plan: Plan) -> float:
+def _alone(tables: Tables, plan: Plan) -> float:
     """Return the CPU time of the clients' kernel alone, on the same rows."""
-    rows, offsets = run.crowd.rows, run.crowd.offsets
+    rows, offsets = tables.rows, tables.offsets
+    n_clients = offsets.shape[0] - 1
     none = np.empty(0)
     asked = [(plan.seeds, none, none)]
     asked += [(level.centers, level.spreads, level.counts) for level in plan.candidates]
     total = 0.0
     for about in asked:
-        for clients in Threads.parts(np.arange(offsets.shape[0] - 1)):
+        for clients in np.array_split(np.arange(n_clients), -(-n_clients // PART)):
             n = clients.shape[0]
             places = np.arange(n + 1) * about[0].shape[0]
             cells = places[-1]
             counts = np.empty(cells, dtype=np.int64), np.empty((cells, rows.shape[1]))
-            last = np.empty(cells), np.empty(n), np.empty(n)
+            last = np.empty(cells), np.empty((n, 2))
             held = np.zeros(n, dtype=np.int64)
             begin = time.process_time()
             around(rows, offsets, clients, *about, 5, places, held, *counts, *last)
@@ -130,7 +134,7 @@ def _measured(
     spec: Spec, X: Floats, offsets: Ints, schedule: Schedule | None
 ) -> dict[str, Any]:
     wall, cpu = time.perf_counter(), time.process_time()
-    outcome = simulate_crowd(spec, X, offsets, schedule)
+    outcome = simulate_batch(spec, X, offsets, schedule)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     finished = outcome.finished
     return {
@@ -139,7 +143,7 @@ def _measured(
         "k": outcome.clustering.k,
         "rounds": finished.rounds,
         "messages": finished.trace.of("end")[0]["messages"],
-        "array bytes": finished.trace.of("end")[0]["bytes"],
+        "bytes": finished.trace.of("end")[0]["bytes"],
         "wall seconds": wall,
         "CPU seconds": cpu,
         "peak GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
@@ -157,10 +161,10 @@ def work(part: str, clients: int) -> dict[str, Any]:
     return made[part]()
 
 
-def show(part: str, facts: dict[str, Any]) -> None:
+def show(part: str, figures: dict[str, Any]) -> None:
     """Print one measurement, a line for each figure."""
     print(part)
-    for name, value in facts.items():
+    for name, value in figures.items():
         if isinstance(value, dict):
             low, high = value["low"], value["high"]
             print(f"  {name:<36}{value['median']:>12.2f}  ({low:.2f} to {high:.2f})")
@@ -186,8 +190,8 @@ def main() -> None:
     for part in options.only.split(","):
         command = [sys.executable, __file__, "--here", part]
         command += ["--clients", str(options.clients)]
-        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        found[part] = json.loads(said.stdout)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        found[part] = json.loads(done.stdout)
         show(part, found[part])
     if options.out is not None:
         options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
