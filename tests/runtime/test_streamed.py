@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from tests.runtime import test_federation as live
 
-from afcl.core import rows as parts_of_rows
+from afcl import parts as parts_of_rows
 from afcl.core.client import condense, reply
 from afcl.core.messages import Level, Plan
 from afcl.core.params import DefaultParams
@@ -18,7 +18,8 @@ from afcl.core.rows import TableRows
 from afcl.core.scale import minmax_box, no_box, ranges_of
 from afcl.core.terms import AskAnnouncement, AskRanges
 from afcl.data import batches, texts
-from afcl.data.stream import HeldTable, open_sites
+from afcl.data.stream import HeldTable, StreamedTable, open_sites
+from afcl.data.streamed_rows import StreamedRows
 from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
@@ -33,7 +34,6 @@ from afcl.runtime.member import (
 from afcl.runtime.results import read_result, write_labels
 from afcl.runtime.simulate import LabelParts, simulate
 from afcl.runtime.site import Site
-from afcl.runtime.streamed import StreamedRows, StreamedSource, in_input_order, rows_of
 
 #: Lobbies do not wait.
 no_waiting = live.no_waiting
@@ -62,7 +62,7 @@ def opened(path, **options):
 def site(tmp_path, seed):
     X = mixture(10_000, seed)
     pl.DataFrame(X, schema=["a", "b", "c"]).write_parquet(tmp_path / "s.parquet")
-    return X, rows_of(opened(tmp_path / "s.parquet", stream=True))
+    return X, opened(tmp_path / "s.parquet", stream=True)
 
 
 @pytest.mark.parametrize("places", [None, np.array([2, 0])])
@@ -143,7 +143,7 @@ def test_a_whole_run_gives_the_same_bits(tmp_path, seed, ending):
     runs = []
     for stream in (True, False):
         sites = open_sites(paths, missing="drop", stream=stream)
-        outcome = simulate(spec, [rows_of(source) for source in sites.sources])
+        outcome = simulate(spec, [source.rows for source in sites.sources])
         runs.append((sites.sources, outcome))
     (files, ours), (held, theirs) = runs
     assert ours.clustering.k == theirs.clustering.k
@@ -153,8 +153,8 @@ def test_a_whole_run_gives_the_same_bits(tmp_path, seed, ending):
     for g in range(3):
         parts = ours.labels[g]
         assert isinstance(parts, LabelParts)
-        write_labels(tmp_path / "a.csv", in_input_order(files[g], parts))
-        write_labels(tmp_path / "b.csv", in_input_order(held[g], theirs.labels[g]))
+        write_labels(tmp_path / "a.csv", files[g].in_input_order(parts))
+        write_labels(tmp_path / "b.csv", held[g].in_input_order(theirs.labels[g]))
         lines = (tmp_path / "a.csv").read_text().split()
         assert lines == (tmp_path / "b.csv").read_text().split()
         counted = np.bincount(np.array(lines[1:], dtype=int) + 1)
@@ -220,7 +220,7 @@ def test_a_streamed_site_is_not_read_for_a_picture(tmp_path):
     held = replace(member, stream=None)
     assert held.read().tables[0].values.shape == (50, 3)
     assert isinstance(held.open().sources[0], HeldTable)
-    assert isinstance(rows_of(member.open().sources[0]), StreamedSource)
+    assert isinstance(member.open().sources[0].rows, StreamedTable)
 
 
 def test_labels_of_a_site_that_changes_are_not_half_written(tmp_path):

@@ -41,7 +41,6 @@ from afcl.runtime.codec import decode, encode
 from afcl.runtime.results import RESULT, write_labels, write_text
 from afcl.runtime.script import ENDING, rows_from
 from afcl.runtime.site import ODD, Charge, Site, settled, told_of
-from afcl.runtime.streamed import rows_of
 
 SITE, MEMORY, SECRET = "site.json", "memory.bin", "secret.bin"
 WAITING, JOINED, REFUSED, DONE = "waiting", "joined", "refused", "done"
@@ -187,7 +186,7 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
         raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
     check_terms(member, asked.terms)
     secret, charge = keep_secret(folder), _account(folder, member, found)
-    return _work(folder, Site(rows_of(source), source.columns, secret, charge), request)
+    return _work(folder, Site(source.rows, source.columns, secret, charge), request)
 
 
 def _whole(asked: Any) -> str:
@@ -209,8 +208,9 @@ def _announcement(
     if not isinstance(source, HeldTable):
         # Only the number of rows is asked of these, and the extremes and medians of
         # what is told: three rows say them.
-        rows = np.broadcast_to(source.low, source.shape)
-        told = np.stack([source.low, source.medians(), source.high])
+        ranges = source.ranges()
+        rows = np.broadcast_to(ranges.low, source.shape)
+        told = np.stack([ranges.low, source.medians(), ranges.high])
     else:
         rows = source.table.values
         group = max(asked.group, parse_level(member.privacy).group)
@@ -304,7 +304,7 @@ def _finish(folder: Path, member: Membership, source: Source, asked: Finish) -> 
             yield labels
 
     label = partial(_label, method, clustering, known, asked.terms.client)
-    site = Site(rows_of(source), source.columns)
+    site = Site(source.rows, source.columns)
     if isinstance(source, HeldTable):
         (labels,) = counted([label(site.scaled(asked.terms))])
         write_labels(folder / LABELED, source.in_input_order(labels))
