@@ -16,10 +16,10 @@ pytest.importorskip(
 
 from afcl.data.synthetic import make_sd1
 from afcl.exceptions import InputError
-from afcl.runtime.federation import FAILED, Plan
 from afcl.runtime.flower import processes, simulated
 from afcl.runtime.flower.simulated import lay_out, serve_simulated
-from afcl.runtime.member import Membership, open_membership
+from afcl.runtime.live.membership import Membership, open_membership
+from afcl.runtime.live.server import FAILED, Plan
 from afcl.runtime.results import RESULT, read_result
 
 from .conftest import living, until

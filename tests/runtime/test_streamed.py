@@ -24,18 +24,14 @@ from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
-from afcl.runtime.federation import serve_run
-from afcl.runtime.member import (
-    Membership,
-    answer,
-    keep_membership,
-    open_membership,
-)
+from afcl.runtime.live.member import answer
+from afcl.runtime.live.membership import Membership, keep_membership, open_membership
+from afcl.runtime.live.server import serve_run
 from afcl.runtime.results import read_result, write_labels
 from afcl.runtime.simulate import LabelParts, simulate
 from afcl.runtime.site import Site
 
-#: Lobbies do not wait.
+#: Admission does not wait.
 no_waiting = live.no_waiting
 
 
@@ -151,9 +147,10 @@ def test_a_whole_run_gives_the_same_bits(tmp_path, seed, ending):
     np.testing.assert_array_equal(ours.clustering.centers, theirs.clustering.centers)
     assert ours.clustering.scores == theirs.clustering.scores
     for g in range(3):
-        parts = ours.labels[g]
+        parts, table = ours.labels[g], files[g]
         assert isinstance(parts, LabelParts)
-        write_labels(tmp_path / "a.csv", files[g].in_input_order(parts))
+        assert isinstance(table, StreamedTable)
+        write_labels(tmp_path / "a.csv", table.in_input_order(parts))
         write_labels(tmp_path / "b.csv", held[g].in_input_order(theirs.labels[g]))
         lines = (tmp_path / "a.csv").read_text().split()
         assert lines == (tmp_path / "b.csv").read_text().split()
@@ -174,7 +171,7 @@ def test_a_streamed_site_takes_part(tmp_path, seed):
         folder = folders[100]
         keep_membership(folder, replace(open_membership(folder), stream=stream))
         run = live.plan(home / "run")
-        serve_run(live.ListPost(folders), run)
+        serve_run(live.ListEngine(folders), run)
         own = read_result(folder)
         assert json.loads((folder / "site.json").read_text())["stream"] is stream
         ends.append((read_result(run)["centers"], own["site"], labels_of(folder)))

@@ -60,7 +60,7 @@ def execute(
             trace=Trace(listen),
             clock=time.time,
         )
-    result = results.describe(outcome, names, sites.columns, parameters)
+    result = results.describe_simulated(outcome, names, sites.columns, parameters)
     labels = {
         source.name: source.in_input_order(values)
         for source, values in zip(sites.sources, outcome.labels, strict=True)

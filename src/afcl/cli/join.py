@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from afcl.runtime.member import Membership
+    from afcl.runtime.live.membership import Membership
 
 #: Seconds between two looks, and for the engine to hand over the last answer.
 PAUSE, LAST = 0.3, 2.0
@@ -80,7 +80,7 @@ def join(
     """
     from afcl.exceptions import InputError
     from afcl.privacy import parse_level
-    from afcl.runtime.member import DONE, Membership, keep_membership
+    from afcl.runtime.live.membership import DONE, Membership, keep_membership
 
     if insecure == (ca is not None):
         raise InputError("give --ca CA.CRT and --key KEY, or type --insecure")
@@ -130,7 +130,7 @@ def _units(texts: list[str]) -> dict[str, str]:
 def _come_back(out: Path, told: Membership) -> Membership:
     """Go on where this site was, if it was told the same then."""
     from afcl.exceptions import InputError
-    from afcl.runtime.member import REFUSED, SITE, open_membership
+    from afcl.runtime.live.membership import REFUSED, SITE, open_membership
 
     if not (out / SITE).is_file():
         return told
@@ -160,7 +160,7 @@ def _take_part(
     from afcl.cli.signals import Ended, ended_by_signals
     from afcl.exceptions import InputError, Interrupted
     from afcl.runtime.flower import processes
-    from afcl.runtime.member import DONE, REFUSED, open_membership
+    from afcl.runtime.live.membership import DONE, REFUSED, open_membership
 
     engine = out / "engine"
     env = processes.environment(engine)

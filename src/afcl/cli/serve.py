@@ -17,8 +17,8 @@ from afcl.cli.settings import bounds, settings
 
 if TYPE_CHECKING:
     from afcl.cli.story import Story
-    from afcl.runtime.federation import Plan
     from afcl.runtime.flower.keys import Tls
+    from afcl.runtime.live.server import Plan
 
 #: Seconds between two looks at the run.
 PAUSE = 0.5
@@ -75,7 +75,7 @@ def serve(
     Sites join with 'afcl join'. Killed or stopped, 'afcl serve --resume DIR' goes on.
     """
     from afcl.exceptions import InputError
-    from afcl.runtime.federation import Plan
+    from afcl.runtime.live.server import Plan
     from afcl.runtime.results import RESULT
 
     if (out is None) == (resume is None):
@@ -122,7 +122,7 @@ def _new_plan(
     from afcl.cli.run import chosen_method
     from afcl.exceptions import InputError
     from afcl.privacy import EXACT_WARNING
-    from afcl.runtime.federation import PLAN, Plan
+    from afcl.runtime.live.server import PLAN, Plan
 
     if (folder / PLAN).exists():
         raise InputError(
@@ -146,7 +146,7 @@ def _new_plan(
         linger,
         parameters={**chosen, "privacy": level},
     )
-    plan.wishes()
+    plan.request()
     plan.write(folder)
     return plan
 
@@ -159,8 +159,8 @@ def _coordinate(
     from afcl.cli.signals import Ended, ended_by_signals
     from afcl.cli.story import Story
     from afcl.exceptions import InputError, Interrupted
-    from afcl.runtime.federation import FAILED
     from afcl.runtime.flower import processes
+    from afcl.runtime.live.server import FAILED
     from afcl.runtime.results import RESULT, read_result
 
     processes.require_free(host, port)
@@ -282,7 +282,7 @@ def enrol(
 
 def _only_run(where: Path) -> Path:
     from afcl.exceptions import InputError
-    from afcl.runtime.federation import PLAN
+    from afcl.runtime.live.server import PLAN
 
     runs = [where] if (where / PLAN).is_file() else []
     runs += [path.parent for path in sorted(where.glob(f"*/{PLAN}"))]
@@ -299,7 +299,7 @@ def status(
 ) -> None:
     """Tell who is in, who is late, k so far, and how long it may take."""
     from afcl.cli.story import Story
-    from afcl.runtime.federation import Plan
+    from afcl.runtime.live.server import Plan
 
     plan = Plan.read(folder)
     story = Story()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from afcl.runtime.federation import FAILED, Plan
+from afcl.runtime.live.server import FAILED, Plan
 from afcl.runtime.results import RESULT, TRACE
 
 #: Answers of a client before its run can end, the hello apart.

@@ -30,9 +30,10 @@ from afcl.methods.afcl import Afcl
 from afcl.privacy import crowd as private
 from afcl.privacy.grouping import EXACT
 from afcl.privacy.levels import MASKS, Level, parse_level
-from afcl.runtime.coordinator import Finished, Spec, Tally, agreed_box
+from afcl.runtime.agreement import agreed_box
+from afcl.runtime.coordinator import Finished, Spec, Tally
 from afcl.runtime.crowd_levels import Cohorts, Round, Summaries, Threads
-from afcl.runtime.demands import demands
+from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import PART, PROBABILITY, Rounds, Schedule
 from afcl.runtime.simulate import Outcome, renumbered
 from afcl.trace import SCHEMA, Trace
@@ -159,7 +160,7 @@ class CrowdRun:
         self._threads = threads
         self._draws = _Draws(schedule, spec.seed, offsets.shape[0] - 1)
         self._params = spec.method.parameters(**spec.options)
-        demands(spec.method, spec.options, spec.scale, offsets.shape[0] - 1)
+        requirements(spec.method, spec.options, spec.scale, offsets.shape[0] - 1)
         level = parse_level(self._params.privacy)
         given = Crowd(np.ascontiguousarray(rows, dtype=np.float64), offsets)
         self._refuse_small(given.sizes, level)

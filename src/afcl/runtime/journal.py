@@ -17,6 +17,13 @@ from types import TracebackType
 
 from afcl.exceptions import JournalError
 
+#: Contact number of the agreement on scales, before the hello (0).
+AGREEMENT = -1
+#: Stands where a contact would, in the entry of a client that left.
+LEFT = -2
+#: Stands where a client would, in the entry that holds the agreed terms.
+COORDINATOR = -1
+
 _FRAME = struct.Struct("<II")
 _KEY = struct.Struct("<qqqqI")
 

@@ -15,9 +15,9 @@ from afcl.core.protocol import AnyMethod, Clustering, PathLevel
 from afcl.core.rows import Rows, Source
 from afcl.core.terms import Terms
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
-from afcl.runtime.demands import demands
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
+from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import Replay, Schedule
 from afcl.runtime.site import Site
 from afcl.trace import Trace
@@ -90,7 +90,7 @@ def simulate(
 ) -> Outcome:
     """Run `spec` on one table (or source of rows) per client and label all rows."""
     schedule = schedule if schedule is not None else Schedule()
-    demands(spec.method, spec.options, spec.scale, len(tables))
+    requirements(spec.method, spec.options, spec.scale, len(tables))
     sites = [Site(table) for table in tables]
     bound = schedule.bind(len(sites), spec.seed)
     transport = InProcess(sites, bound, journal.entries if journal else None)

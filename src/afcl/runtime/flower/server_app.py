@@ -10,8 +10,8 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from afcl.exceptions import AfclError
-from afcl.runtime.federation import FAILED, serve_run
-from afcl.runtime.flower.post import GridPost
+from afcl.runtime.flower.engine import GridEngine
+from afcl.runtime.live.server import FAILED, serve_run
 from afcl.runtime.results import write_text
 
 app = ServerApp()
@@ -22,7 +22,7 @@ def main(grid: Grid, context: Context) -> None:
     """Serve the run; what goes wrong is left in the folder for ``afcl serve``."""
     folder = Path(str(context.run_config["out"]))
     try:
-        serve_run(GridPost(grid), folder)
+        serve_run(GridEngine(grid), folder)
     except Exception as error:
         reason = str(error) if isinstance(error, AfclError) else repr(error)
         write_text(folder / FAILED, json.dumps({"reason": reason}) + "\n")

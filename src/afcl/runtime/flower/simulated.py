@@ -22,9 +22,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from afcl.exceptions import InputError
-from afcl.runtime.federation import FAILED
 from afcl.runtime.flower import processes
-from afcl.runtime.member import Membership, keep_membership
+from afcl.runtime.live.membership import Membership, keep_membership
+from afcl.runtime.live.server import FAILED
 from afcl.runtime.results import RESULT
 
 #: The app that is handed to the engine: no code, only where the library has it.
@@ -72,7 +72,7 @@ def serve_simulated(
     Parameters
     ----------
     folder
-        Holds the plan (:class:`~afcl.runtime.federation.Plan`); the result goes there.
+        Holds the plan (:class:`~afcl.runtime.live.server.Plan`); the result goes there.
     sites
         Holds a folder for every site, see :func:`lay_out`; each gets its labels.
     cores

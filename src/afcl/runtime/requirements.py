@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a privacy level asks of a run before it begins: a scale, bounds, clients."""
+"""What a privacy level requires of a run before it begins: scale, bounds, clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from afcl.core.protocol import AnyMethod, Demands, privacy_of
 from afcl.exceptions import InputError
 
 
-def demands(
+def requirements(
     method: AnyMethod,
     options: Mapping[str, Any],
     scale: Any,
