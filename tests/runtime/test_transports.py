@@ -131,7 +131,8 @@ def over_lists(tmp_path: Path) -> Transport:
     return admitted(ListEngine(write_folders(tmp_path)), tmp_path)
 
 
-def over_flower(tmp_path: Path) -> Transport:
+def grid_engine(folders: dict[int, Path]) -> Engine:
+    """Return Flower's engine over a grid without Flower's processes."""
     pytest.importorskip("flwr", reason="needs Flower: pip install 'afcl[flower]'")
     from flwr.supercore.task_identity import TaskIdentity
 
@@ -139,8 +140,12 @@ def over_flower(tmp_path: Path) -> Transport:
 
     # Messages are stamped with the engine's task, which there is none of here.
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
-    grid: Any = FakeGrid(write_folders(tmp_path))
-    return admitted(GridEngine(grid), tmp_path)
+    grid: Any = FakeGrid(folders)
+    return GridEngine(grid)
+
+
+def over_flower(tmp_path: Path) -> Transport:
+    return admitted(grid_engine(write_folders(tmp_path)), tmp_path)
 
 
 Make = Callable[[Path], Transport]

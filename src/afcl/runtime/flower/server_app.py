@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from flwr.app import Context
@@ -11,8 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from afcl.exceptions import AfclError
 from afcl.runtime.flower.engine import GridEngine
-from afcl.runtime.live.server import FAILED, serve_run
-from afcl.runtime.results import write_text
+from afcl.runtime.live.server import serve_run, write_failure
 
 app = ServerApp()
 
@@ -25,5 +23,5 @@ def main(grid: Grid, context: Context) -> None:
         serve_run(GridEngine(grid), folder)
     except Exception as error:
         reason = str(error) if isinstance(error, AfclError) else repr(error)
-        write_text(folder / FAILED, json.dumps({"reason": reason}) + "\n")
+        write_failure(folder, reason)
         raise

@@ -23,9 +23,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
-from afcl.runtime.transport import Failure, Reply, Ticket
+if TYPE_CHECKING:  # either end of an engine loads nothing more than it must
+    from afcl.runtime.transport import Failure, Reply, Ticket
 
 
 class Engine(Protocol):
@@ -53,7 +54,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Certificates:
+class Tls:
     """Where the coordinator's certificates are; a site needs only `ca`."""
 
     ca: Path
@@ -114,13 +115,11 @@ class Launcher(Protocol):
         """Make a site's key pair; return the private and the public file."""
         ...
 
-    def certificates(self, folder: Path, hosts: Sequence[str]) -> Certificates:
+    def certificates(self, folder: Path, hosts: Sequence[str]) -> Tls:
         """Return the coordinator's certificates, made now if there are none."""
         ...
 
-    def serve(
-        self, folder: Path, host: str, port: int, tls: Certificates | None
-    ) -> Server:
+    def serve(self, folder: Path, host: str, port: int, tls: Tls | None) -> Server:
         """Listen on an address for the run in `folder`; None: without TLS."""
         ...
 

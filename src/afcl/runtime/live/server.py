@@ -104,6 +104,19 @@ class Plan:
         return AgreementRequest(self.columns or None, scale, min_rows, needed.group)
 
 
+def write_failure(folder: Path, reason: str) -> None:
+    """Leave word in the run's folder why it has failed."""
+    write_text(folder / FAILED, json.dumps({"reason": reason}) + "\n")
+
+
+def read_failure(folder: Path) -> str | None:
+    """Return why the run in a folder has failed, None if it has not."""
+    path = folder / FAILED
+    if not path.is_file():
+        return None
+    return str(json.loads(path.read_text(encoding="utf-8"))["reason"])
+
+
 def serve_run(engine: Engine, folder: Path) -> None:
     """Run the plan of a folder to its end, taking up where it was interrupted."""
     plan = Plan.read(folder)
