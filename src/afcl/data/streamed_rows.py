@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
@@ -15,38 +15,43 @@ from afcl.scale import Box
 T = TypeVar("T")
 
 
-class Files(Protocol):
-    """What is read: a :class:`~afcl.data.stream.StreamedTable`."""
+class Kept(Protocol):
+    """Rows that are kept elsewhere, in their own columns and units."""
 
-    path: Path
     shape: tuple[int, int]
-
-    def parts(self, size: int, places: Ints | None = None) -> Iterator[Floats]:
-        """Yield the rows, `size` of them at a time and the rest at the end."""
-        ...
 
     def take(self, index: Ints) -> Floats:
         """Return the rows at these increasing positions."""
         ...
 
 
-class StreamedRows:
-    """The rows of a streamed table in agreed columns and units.
+class Files(Kept, Protocol):
+    """What is read: a :class:`~afcl.data.stream.StreamedTable`."""
 
-    The parts are cut where those of a table in memory are, which makes the sums over
-    them equal bit by bit.
+    path: Path
+
+    def parts(self, size: int, places: Ints | None = None) -> Iterator[Floats]:
+        """Yield the rows, `size` of them at a time and the rest at the end."""
+        ...
+
+
+K = TypeVar("K", bound=Kept)
+
+
+class AgreedRows(Generic[K]):
+    """Rows that are kept elsewhere, in agreed columns and units.
 
     Parameters
     ----------
     table
-        The files.
+        Where they are.
     box
         The agreed map.
     places
         Where the agreed columns are; None: they are the table's.
     """
 
-    def __init__(self, table: Files, box: Box, places: Ints | None = None) -> None:
+    def __init__(self, table: K, box: Box, places: Ints | None = None) -> None:
         self._table = table
         self._box = box
         self._places = places
@@ -55,6 +60,19 @@ class StreamedRows:
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and of features."""
         return self._table.shape[0], self._box.low.shape[0]
+
+    def take(self, index: Ints) -> Floats:
+        """Return the rows at these increasing positions."""
+        rows = self._table.take(index)
+        return self._box.scale(rows if self._places is None else rows[:, self._places])
+
+
+class StreamedRows(AgreedRows[Files]):
+    """The rows of a streamed table.
+
+    The parts are cut where those of a table in memory are, which makes the sums over
+    them equal bit by bit.
+    """
 
     def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
         """Yield what `work` makes of each part of the rows, in their order."""
@@ -66,11 +84,6 @@ class StreamedRows:
             made = work(part)
             del part  # the next one is read before it would be forgotten
             yield made
-
-    def take(self, index: Ints) -> Floats:
-        """Return the rows at these increasing positions."""
-        rows = self._table.take(index)
-        return self._box.scale(rows if self._places is None else rows[:, self._places])
 
     def table(self) -> Floats:
         """Refuse to return all rows at once."""

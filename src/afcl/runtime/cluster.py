@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.data.streamed_rows import AgreedRows
 from afcl.exceptions import InputError
 from afcl.runtime.partitions import (
     Fault,
@@ -176,39 +177,14 @@ class ClusterTable:
         ]
 
 
-class ClusterRows:
-    """The rows of a :class:`ClusterTable` in agreed columns and units.
-
-    Parameters
-    ----------
-    table
-        Where the rows are.
-    box
-        The agreed map.
-    places
-        Where the agreed columns are; None: they are the table's.
-    """
-
-    def __init__(self, table: ClusterTable, box: Box, places: Ints | None) -> None:
-        self._table = table
-        self._box = box
-        self._places = places
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and of features."""
-        return self._table.shape[0], self._box.low.shape[0]
+class ClusterRows(AgreedRows["ClusterTable"]):
+    """The rows of a :class:`ClusterTable` in agreed columns and units."""
 
     def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
         """Yield what `work` makes of each part of the rows, in their order."""
         each = partial(mapped, work, self._box, self._places)
         for results in self._table.collect(each):
             yield from results
-
-    def take(self, index: Ints) -> Floats:
-        """Return the rows at these increasing positions."""
-        rows = self._table.take(index)
-        return self._box.scale(rows if self._places is None else rows[:, self._places])
 
     def labels(self, function: Callable[[Floats], Ints]) -> Any:
         """Return labels of all rows that stay on the cluster, not computed yet.

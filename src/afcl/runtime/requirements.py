@@ -8,6 +8,23 @@ from typing import Any
 
 from afcl.core.protocol import AnyMethod, Demands, privacy_of
 from afcl.exceptions import InputError
+from afcl.methods import get_method
+
+#: The level at which a client reads its rows part by part.
+_IN_PARTS = "summary"
+
+
+def needs_all_rows(method: str, level: str) -> str:
+    """Name what needs all rows of a site in memory; "" if nothing does.
+
+    Parameters
+    ----------
+    method, level : str
+        What a site takes part in, and how private.
+    """
+    if not getattr(get_method(method), "in_parts", False):
+        return f"method {method}"
+    return "" if level == _IN_PARTS else f"privacy level {level}"
 
 
 def requirements(

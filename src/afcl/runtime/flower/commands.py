@@ -53,6 +53,16 @@ def status(
     return str(found["status"]), " ".join(str(found["status-details"]).split())
 
 
+def ended(
+    run: str, address: str, tls: Tls | None, env: Mapping[str, str]
+) -> str | None:
+    """Return in one line that and why the engine has ended a run, None if not."""
+    found, details = status(run, address, tls, env)
+    if not found.startswith("finished"):
+        return None
+    return f"the engine has ended the run ({found}: {details})"
+
+
 def register(
     public_key: Path, address: str, tls: Tls | None, env: Mapping[str, str]
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from afcl.runtime.flower import commands
@@ -21,8 +20,6 @@ from afcl.runtime.live.engine import Tls
 
 #: Where the engine keeps house, below the folder of the run or of the site.
 HOME = "engine"
-#: What the engine says of a run that it will not go on with begins so.
-_ENDED = "finished"
 
 
 class _Process:
@@ -44,12 +41,7 @@ class _Process:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._child.stop()
 
 
@@ -81,12 +73,7 @@ class FlowerServer(_Process):
 
     def trouble(self) -> str | None:
         """Return why the engine has given the run up, None if it has not."""
-        status, details = commands.status(
-            self._run, self._address, self._tls, self._env
-        )
-        if not status.startswith(_ENDED):
-            return None
-        return f"the engine has ended the run ({status}: {details})"
+        return commands.ended(self._run, self._address, self._tls, self._env)
 
 
 class FlowerNode(_Process):

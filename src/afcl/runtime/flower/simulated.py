@@ -128,7 +128,7 @@ def _wait(
             raise InputError(f"the engine brought no result: see {link.log}")
         if now - looked > _LOOK:
             looked = now
-            status, details = commands.status(run, at(LOOPBACK, port), None, env)
-            if status.startswith("finished") and not (folder / RESULT).is_file():
-                raise InputError(f"the engine has ended the run ({status}: {details})")
+            ended = commands.ended(run, at(LOOPBACK, port), None, env)
+            if ended is not None and not (folder / RESULT).is_file():
+                raise InputError(ended)
         time.sleep(_PAUSE)

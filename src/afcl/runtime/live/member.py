@@ -40,12 +40,12 @@ from afcl.runtime.live.announcement import Announcement, announce
 from afcl.runtime.live.membership import (
     DONE,
     JOINED,
-    METHOD,
     REFUSED,
     Membership,
     keep_membership,
     open_membership,
 )
+from afcl.runtime.requirements import needs_all_rows
 from afcl.runtime.results import (
     RESULT,
     write_labels,
@@ -118,10 +118,9 @@ def _whole(asked: Any) -> str:
         return "a privacy level with groups" if asked.group > 1 else ""
     if not isinstance(asked, AskHello | AskStep | Finish):
         return ""
-    if asked.terms.method != METHOD:
-        return f"method {asked.terms.method}"
-    level = getattr(settled(asked.terms)[1], "privacy", "summary")
-    return "" if level == "summary" else f"privacy level {level}"
+    method, parameters = settled(asked.terms)
+    level = getattr(parameters, "privacy", "")
+    return needs_all_rows(method.name, level)
 
 
 def _announcement(

@@ -12,6 +12,7 @@ from afcl.data.stream import HeldTable, OpenSites, open_sites
 from afcl.data.tables import Sites
 from afcl.exceptions import InputError
 from afcl.runtime.live.script import PROGRAM, rows_from
+from afcl.runtime.requirements import needs_all_rows
 from afcl.runtime.results import write_text
 
 #: The file that holds it, in the site's folder.
@@ -21,8 +22,6 @@ WAITING = "waiting"
 JOINED = "joined"
 REFUSED = "refused"
 DONE = "done"
-#: The one method a site takes part in unless it names another.
-METHOD = "afcl"
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Membership:
     missing: str = "error"
     units: Mapping[str, str] = field(default_factory=dict)
     min_cell: int = 5
-    method: str = METHOD
+    method: str = "afcl"
     privacy: str = "summary"
     budget: float | None = None
     ledger: str = ""
@@ -77,10 +76,7 @@ class Membership:
 
         `whole` names what needs them in memory, if something does.
         """
-        if self.method != METHOD:
-            whole = whole or f"method {self.method}"
-        if self.privacy != "summary":
-            whole = whole or f"privacy level {self.privacy}"
+        whole = whole or needs_all_rows(self.method, self.privacy)
         if Path(self.data).suffix == PROGRAM:
             return self._run(whole)
         return open_sites(
