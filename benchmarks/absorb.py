@@ -33,8 +33,9 @@ from afcl.core.protocol import client_rng
 from afcl.core.scale import given_box
 from afcl.core.state import ServerState
 from afcl.methods import get_method
+from afcl.runtime.agreement import Agreement
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Agreed, Coordinator, Spec
+from afcl.runtime.coordinator import Coordinator, Spec
 from afcl.runtime.transport import Failure, Reply
 
 FEATURES, SEEDS, ROWS = 10, 64, 2000
@@ -224,7 +225,7 @@ def coordinated(rows: list[Floats], clients: int) -> dict[str, float]:
     spec = Spec(get_method("afcl"), options, 0)
     loop = Coordinator(spec, hall)
     box = given_box(np.zeros(FEATURES), np.ones(FEATURES))
-    loop._open(loop._settled(Agreed(box, clients * ROWS)))
+    loop._open(loop._settled(Agreement((), box, clients * ROWS)))
     asked = rate(loop._send_hello, range(clients))
     said = hellos(rows)
     hall.arrived = [Reply(c, c, data) for c, data in dealt(said, clients)]

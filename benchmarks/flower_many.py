@@ -3,7 +3,7 @@
 
 ``python benchmarks/flower_many.py --clients 200`` lets so many nodes of Flower's
 simulation engine take part in one live run of the default preset: the server, the
-lobby, the journal and what a site answers are those of ``afcl serve`` and ``join``.
+admission, the journal and what a site answers are those of ``afcl serve`` and ``join``.
 Printed are the time of every phase, messages, and the peak of memory of all processes
 together (proportional shares, so that what they share counts once).
 
@@ -38,12 +38,14 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.terms import AskAnnouncement, AskStep, Finish, Noted
 from afcl.methods import get_method
-from afcl.runtime import coordinator, federation, lobby
-from afcl.runtime.agreement import announce, settle
+from afcl.runtime import coordinator
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.federation import Plan, serve_run
 from afcl.runtime.journal import Journal
-from afcl.runtime.member import Membership
+from afcl.runtime.live import admission, server
+from afcl.runtime.live.announcement import announce
+from afcl.runtime.live.membership import Membership
+from afcl.runtime.live.server import Plan, serve_run
+from afcl.runtime.live.settlement import settle
 from afcl.runtime.results import read_result
 from afcl.runtime.site import Site
 from afcl.runtime.transport import Failure, Reply, Ticket
@@ -209,7 +211,7 @@ class Timed:
 
 
 class Crowd:
-    """A post whose clients answer in this process, at once and in batches."""
+    """An engine whose clients answer in this process, at once and in batches."""
 
     def __init__(
         self, clients: int, tables: Sequence[Floats], batch: int, meter: Meter
@@ -266,24 +268,24 @@ def without_engine(
 ) -> dict[str, Any]:
     """Serve clients of this process; return where the server's time went."""
     meter = Meter()
-    post = Crowd(clients, tables, batch, meter)
+    engine = Crowd(clients, tables, batch, meter)
     make_plan(where, clients, options, seed)
     method = Timed(get_method("afcl"), meter)
     with (
-        patch.object(federation, "get_method", lambda _: method),
+        patch.object(server, "get_method", lambda _: method),
         patch.object(coordinator, "decode", meter.of("decode", decode)),
         patch.object(coordinator, "encode", meter.of("encode", encode)),
-        patch.object(lobby, "decode", meter.of("decode", decode)),
-        patch.object(lobby, "encode", meter.of("encode", encode)),
-        patch.object(lobby, "settle", meter.of("agreement", settle)),
-        patch.object(federation, "encode", meter.of("farewell", encode)),
+        patch.object(admission, "decode", meter.of("decode", decode)),
+        patch.object(admission, "encode", meter.of("encode", encode)),
+        patch.object(admission, "settle", meter.of("agreement", settle)),
+        patch.object(server, "encode", meter.of("farewell", encode)),
         patch.object(Journal, "record", _bound(meter, "journal", Journal.record)),
         patch.object(Trace, "add", _bound(meter, "trace", Trace.add)),
         patch.object(os, "fsync", meter.of("sync to disk", os.fsync)),
-        patch.dict(lobby.Lobby.__init__.__kwdefaults__, pause=0.0),
-        meter.part("lobby and loop"),
+        patch.dict(admission.Admission.__init__.__kwdefaults__, pause=0.0),
+        meter.part("admission and loop"),
     ):
-        serve_run(post, where)
+        serve_run(engine, where)
     result = read_result(where)
     messages = sum(site["messages"] for site in result["sites"])
     parts = {

@@ -18,7 +18,7 @@ from pathlib import Path
 import polars as pl
 
 from afcl.data import kmeans_split, make_sd1
-from afcl.runtime.flower.processes import free_port
+from afcl.runtime.flower.network import free_port
 
 SITES = 5
 AFCL = [sys.executable, "-c", "import sys; from afcl.cli import main; main()"]

@@ -11,7 +11,7 @@ import pytest
 
 from afcl.cli import main
 from afcl.cli.status import RunLog
-from afcl.runtime.federation import FAILED, Plan
+from afcl.runtime.live.server import FAILED, Plan
 from afcl.trace import EVENTS, to_line
 
 PLAN = Plan("run", "afcl", {}, 0, 100, 3, parameters={})
@@ -75,7 +75,7 @@ def test_a_folder_that_holds_a_run(capsys: pytest.CaptureFixture[str], here: Pat
 def test_a_site_that_is_told_something_else(
     capsys: pytest.CaptureFixture[str], here: Path
 ):
-    from afcl.runtime.member import JOINED, Membership, keep_membership
+    from afcl.runtime.live.membership import JOINED, Membership, keep_membership
 
     told = Membership(str(here / "a.csv"), "a", run="run", state=JOINED)
     keep_membership(here / "mine", told)
@@ -84,7 +84,7 @@ def test_a_site_that_is_told_something_else(
 
 
 def test_a_site_that_is_done(capsys: pytest.CaptureFixture[str], here: Path):
-    from afcl.runtime.member import DONE, Membership, keep_membership
+    from afcl.runtime.live.membership import DONE, Membership, keep_membership
 
     told = Membership(str(here / "a.csv"), "a", run="run", state=DONE)
     keep_membership(here / "mine", told)

@@ -13,7 +13,7 @@ import pytest
 
 from afcl.cli import main
 from afcl.cli.report import own_rows, write_at_the_end
-from afcl.runtime.member import DONE, Membership, keep_membership
+from afcl.runtime.live.membership import DONE, Membership, keep_membership
 
 
 def call(capsys, *arguments):

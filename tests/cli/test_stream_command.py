@@ -119,7 +119,7 @@ def test_a_site_may_join_with_a_folder(capsys, here):
 
 
 def test_how_rows_are_read_may_change_when_a_site_comes_back(capsys, here):
-    from afcl.runtime.member import DONE, Membership, keep_membership
+    from afcl.runtime.live.membership import DONE, Membership, keep_membership
 
     told = Membership(str(here / "south"), "s", missing="drop", state=DONE)
     keep_membership(here / "mine", told)

@@ -74,8 +74,8 @@ def in_parts(path, missing):
     labels = np.arange(len(values))
     spread = list(source.in_input_order(np.array_split(labels, 2)))
     kept = (np.concatenate(spread) >= 0).tolist()
-    np.testing.assert_array_equal(source.low, values.min(axis=0))
-    np.testing.assert_array_equal(source.high, values.max(axis=0))
+    np.testing.assert_array_equal(source.ranges().low, values.min(axis=0))
+    np.testing.assert_array_equal(source.ranges().high, values.max(axis=0))
     assert source.shape == values.shape
     return values.tolist(), kept, source.fingerprint(), sites.notes
 

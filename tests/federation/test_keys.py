@@ -16,8 +16,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from afcl.exceptions import InputError
-from afcl.runtime.flower import keys
-from afcl.runtime.flower.keys import make_server_certificates, make_site_key
+from afcl.runtime.flower import certificates, keys
+from afcl.runtime.flower.certificates import make_server_certificates
+from afcl.runtime.flower.keys import make_site_key
+from afcl.runtime.live.engine import Tls
 
 pytestmark = pytest.mark.federation
 
@@ -121,14 +123,21 @@ def test_a_certificate_for_a_whole_domain_is_good_for_its_hosts(tmp_path):
 
 
 def test_expired_certificates_are_refused(tmp_path):
-    tls = keys.Tls(*(tmp_path / name for name in (keys.CA, keys.CERTIFICATE, keys.KEY)))
+    tls = Tls(
+        *(
+            tmp_path / name
+            for name in (certificates.CA, certificates.CERTIFICATE, certificates.KEY)
+        )
+    )
     then = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-    keys._issue(tls, ["127.0.0.1"], then)
+    certificates._issue(tls, ["127.0.0.1"], then)
     with pytest.raises(InputError, match=r"server\.crt expired on 2022-04-04: renew"):
         make_server_certificates(tmp_path, ["127.0.0.1"])
 
 
-@pytest.mark.parametrize("gone", [keys.CA, keys.CERTIFICATE, keys.KEY])
+@pytest.mark.parametrize(
+    "gone", [certificates.CA, certificates.CERTIFICATE, certificates.KEY]
+)
 def test_an_incomplete_folder_is_refused(tmp_path, gone):
     make_server_certificates(tmp_path, ["127.0.0.1"])
     (tmp_path / gone).unlink()
@@ -137,7 +146,9 @@ def test_an_incomplete_folder_is_refused(tmp_path, gone):
     assert not (tmp_path / gone).exists()
 
 
-@pytest.mark.parametrize("bad", [keys.CA, keys.CERTIFICATE, keys.KEY])
+@pytest.mark.parametrize(
+    "bad", [certificates.CA, certificates.CERTIFICATE, certificates.KEY]
+)
 def test_files_that_are_no_certificates_are_refused(tmp_path, bad):
     make_server_certificates(tmp_path, ["127.0.0.1"])
     (tmp_path / bad).write_text("nothing of the kind")
@@ -147,8 +158,8 @@ def test_files_that_are_no_certificates_are_refused(tmp_path, bad):
 
 def test_files_that_cannot_be_read_are_refused(tmp_path):
     make_server_certificates(tmp_path, ["127.0.0.1"])
-    (tmp_path / keys.KEY).unlink()
-    (tmp_path / keys.KEY).mkdir()
+    (tmp_path / certificates.KEY).unlink()
+    (tmp_path / certificates.KEY).mkdir()
     with pytest.raises(InputError, match=r"server\.key cannot be read"):
         make_server_certificates(tmp_path, ["127.0.0.1"])
 
@@ -156,7 +167,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
 def test_a_key_of_another_certificate_is_refused(tmp_path):
     make_server_certificates(tmp_path / "a", ["127.0.0.1"])
     other = make_server_certificates(tmp_path / "b", ["127.0.0.1"])
-    (tmp_path / "a" / keys.KEY).write_bytes(other.key.read_bytes())
+    (tmp_path / "a" / certificates.KEY).write_bytes(other.key.read_bytes())
     with pytest.raises(InputError, match="is not the key of"):
         make_server_certificates(tmp_path / "a", ["127.0.0.1"])
 

@@ -25,7 +25,7 @@ from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_sd1
 from afcl.methods import get_method
 from afcl.runtime.coordinator import Spec
-from afcl.runtime.flower.processes import free_port
+from afcl.runtime.flower.network import free_port
 from afcl.runtime.results import read_result
 from afcl.runtime.simulate import simulate
 from afcl.trace import Event, read_trace

@@ -21,28 +21,18 @@ from pathlib import Path
 import pytest
 
 from afcl.exceptions import InputError
-from afcl.runtime.flower import keys, processes
-from afcl.runtime.flower.keys import Tls, make_server_certificates, make_site_key
-from afcl.runtime.flower.processes import (
-    APP,
-    KEY_REFUSED,
-    Child,
-    Doorman,
-    at,
-    environment,
-    free_port,
-    last_words,
-    node_id,
-    nodes,
-    refusal,
-    register,
-    require_free,
-    start_superlink,
-    start_supernode,
-    status,
-    submit,
-    unreachable,
-)
+from afcl.runtime.flower import certificates, commands, keys, superlink
+from afcl.runtime.flower import environment as flower_environment
+from afcl.runtime.flower.certificates import make_server_certificates
+from afcl.runtime.flower.child import Child
+from afcl.runtime.flower.commands import APP, nodes, register, status, submit
+from afcl.runtime.flower.environment import environment
+from afcl.runtime.flower.keys import make_site_key
+from afcl.runtime.flower.logs import KEY_REFUSED, last_words, node_id, refusal
+from afcl.runtime.flower.network import at, free_port, require_free, unreachable
+from afcl.runtime.flower.superlink import NetworkGuard, start_superlink
+from afcl.runtime.flower.supernode import start_supernode
+from afcl.runtime.live.engine import Tls
 
 pytest.importorskip("flwr", reason="the network needs Flower: afcl[flower]")
 psutil = pytest.importorskip("psutil", reason="the network needs psutil: afcl[flower]")
@@ -56,7 +46,7 @@ PATIENCE = 300.0
 @pytest.fixture(scope="module", autouse=True)
 def _patient():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "_START", PATIENCE)
+        patch.setattr(superlink, "_START", PATIENCE)
         yield
 
 
@@ -146,7 +136,7 @@ def test_the_engine_knows_the_switches_that_silence_it(tmp_path):
 
 
 def test_without_flower_one_line_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "_SCRIPT", "no-such-command")
+    monkeypatch.setattr(flower_environment, "_SCRIPT", "no-such-command")
     with pytest.raises(InputError, match=r"pip install 'afcl\[flower\]'"):
         environment(tmp_path)
     monkeypatch.setattr(keys, "find_spec", lambda name: None)
@@ -266,7 +256,7 @@ def test_nobody_outlives_a_parent_that_is_killed(tmp_path):
     parent = """
         import os, sys, time
         from pathlib import Path
-        from afcl.runtime.flower.processes import Child
+        from afcl.runtime.flower.child import Child
         here = Path(sys.argv[1])
         child = Child(sys.argv[2:], log=here / "log", cwd=here, env=os.environ)
         time.sleep(600)
@@ -352,7 +342,7 @@ def test_an_unknown_refusal_is_passed_on(tmp_path):
 
 
 def answer(client, path, server=("10.0.0.1", 8000)):
-    """Return the status that a doorman's house answers with."""
+    """Return the status that what stands behind the guard answers with."""
     sent = []
 
     async def app(scope, receive, send):
@@ -362,7 +352,7 @@ def answer(client, path, server=("10.0.0.1", 8000)):
         sent.append(message)
 
     scope = {"type": "http", "path": path, "client": client, "server": server}
-    asyncio.run(Doorman(app)(scope, None, send))
+    asyncio.run(NetworkGuard(app)(scope, None, send))
     return sent[0]["status"]
 
 
@@ -548,11 +538,16 @@ def test_unreachable_says_why(tmp_path, secure, plain):
     ],
 )
 def test_unreachable_tells_certificates_apart(tmp_path, monkeypatch, host, age, why):
-    tls = Tls(*(tmp_path / name for name in (keys.CA, keys.CERTIFICATE, keys.KEY)))
+    tls = Tls(
+        *(
+            tmp_path / name
+            for name in (certificates.CA, certificates.CERTIFICATE, certificates.KEY)
+        )
+    )
     if host == "localhost":  # the certificate is for another name only
-        monkeypatch.setattr(keys, "OWN_NAMES", ())
+        monkeypatch.setattr(certificates, "OWN_NAMES", ())
     now = datetime.datetime.now(datetime.UTC)
-    keys._issue(tls, ["127.0.0.1"], now - datetime.timedelta(days=age))
+    certificates._issue(tls, ["127.0.0.1"], now - datetime.timedelta(days=age))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tls.cert, tls.key)
 
@@ -699,7 +694,7 @@ def test_an_app_that_cannot_run_is_refused(tmp_path, plain, monkeypatch):
     app = write_app(tmp_path / "app")
     with pytest.raises(InputError, match="the engine refused: "):
         submit(app, plain.address, None, plain.env, {"undeclared": "1"})
-    monkeypatch.setattr(processes, "_PATIENCE", 0.1)
+    monkeypatch.setattr(commands, "_PATIENCE", 0.1)
     with pytest.raises(InputError, match="did not answer in 0 s"):
         submit(app, plain.address, None, plain.env, {})
     with pytest.raises(InputError, match="nobody answers at"):

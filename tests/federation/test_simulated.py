@@ -16,10 +16,10 @@ pytest.importorskip(
 
 from afcl.data.synthetic import make_sd1
 from afcl.exceptions import InputError
-from afcl.runtime.federation import FAILED, Plan
-from afcl.runtime.flower import processes, simulated
+from afcl.runtime.flower import commands, simulated
 from afcl.runtime.flower.simulated import lay_out, serve_simulated
-from afcl.runtime.member import Membership, open_membership
+from afcl.runtime.live.membership import Membership, open_membership
+from afcl.runtime.live.server import FAILED, Plan
 from afcl.runtime.results import RESULT, read_result
 
 from .conftest import living, until
@@ -75,7 +75,7 @@ def test_a_run_without_result_says_why(tmp_path, monkeypatch):
         wait(Link(), seconds=-1.0)
     monkeypatch.setattr(simulated, "_LOOK", 0.0)
     said = iter([("running", ""), ("finished:failed", "no memory left")])
-    monkeypatch.setattr(processes, "status", lambda *_: next(said))
+    monkeypatch.setattr(commands, "status", lambda *_: next(said))
     with pytest.raises(InputError, match=r"\(finished:failed: no memory left\)"):
         wait(Link())
     (tmp_path / FAILED).write_text('{"reason": "no site has all columns"}')

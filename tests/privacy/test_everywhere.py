@@ -24,15 +24,8 @@ from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.inprocess import InProcess
-from afcl.runtime.member import (
-    LEDGER,
-    SECRET,
-    Membership,
-    answer,
-    check_terms,
-    keep_membership,
-    keep_secret,
-)
+from afcl.runtime.live.member import LEDGER, SECRET, answer, check_terms, keep_secret
+from afcl.runtime.live.membership import Membership, keep_membership
 from afcl.runtime.schedule import EventClock, Schedule
 from afcl.runtime.simulate import simulate
 from afcl.runtime.transport import Reply

@@ -13,24 +13,19 @@ from hypothesis.extra import numpy as hnp
 
 from afcl.data import kmeans_split, random_mixture
 from afcl.exceptions import InputError, RejectedMessage
-from afcl.runtime.agreement import (
-    LARGEST,
+from afcl.runtime.agreement import LARGEST, SHOWN, AgreementRequest, select
+from afcl.runtime.codec import decode, encode
+from afcl.runtime.live.announcement import (
     LONGEST,
-    MANY,
     MOST_COLUMNS,
     MOST_ROWS,
-    SHOWN,
-    Agreement,
     Announcement,
-    Wishes,
-    admit,
     announce,
     check,
-    select,
-    settle,
 )
-from afcl.runtime.codec import decode, encode
-from afcl.runtime.looks import CONVERSIONS
+from afcl.runtime.live.notes import MANY, SiteAgreement
+from afcl.runtime.live.settlement import admit, settle
+from afcl.runtime.live.unit_check import CONVERSIONS
 
 NONE = np.empty(0)
 
@@ -57,9 +52,9 @@ def silent(name: str, columns: str = "age height") -> Announcement:
     return check(said, False)
 
 
-def accepted(wishes: Wishes, *sites: Announcement):
+def accepted(asked: AgreementRequest, *sites: Announcement):
     """Settle where nobody is refused; return the agreement and the notes."""
-    agreement, refusals, notes = settle(wishes, sites)
+    agreement, refusals, notes = settle(asked, sites)
     assert refusals == {}
     assert agreement is not None
     return agreement, notes
@@ -218,7 +213,7 @@ def test_extremes_that_were_not_asked_for_are_refused():
         check(silent("north"), True)
 
 
-@pytest.mark.parametrize("said", [None, 3, "north", (), Wishes()])
+@pytest.mark.parametrize("said", [None, 3, "north", (), AgreementRequest()])
 def test_something_else_is_refused(said):
     with pytest.raises(RejectedMessage, match="expected an announcement"):
         check(said, True)
@@ -254,11 +249,11 @@ def test_garbage_is_refused_and_nothing_else_happens(changes, extremes):
     assert len(why.splitlines()) <= 1
 
 
-# ------------------------------------------------------------------ wishes
+# ------------------------------------------------------------------ asked
 
 
 @pytest.mark.parametrize(
-    ("wishes", "why"),
+    ("asked", "why"),
     [
         ({"columns": ()}, "no columns named"),
         ({"columns": ("a", "b", "a")}, "named twice: 'a'"),
@@ -268,15 +263,15 @@ def test_garbage_is_refused_and_nothing_else_happens(changes, extremes):
         ({"scale": {"a": (np.nan, 1)}}, "the bounds of 'a'"),
     ],
 )
-def test_wishes_that_make_no_sense(wishes, why):
+def test_requests_that_make_no_sense(asked, why):
     with pytest.raises(InputError, match=why):
-        Wishes(**wishes)
+        AgreementRequest(**asked)
 
 
 def test_only_min_max_scaling_asks_for_extremes():
-    assert Wishes().extremes
-    assert not Wishes(scale=None).extremes
-    assert not Wishes(scale={"age": (0, 120)}).extremes
+    assert AgreementRequest().extremes
+    assert not AgreementRequest(scale=None).extremes
+    assert not AgreementRequest(scale={"age": (0, 120)}).extremes
 
 
 # ------------------------------------------------------------------ columns
@@ -284,7 +279,7 @@ def test_only_min_max_scaling_asks_for_extremes():
 
 def test_columns_of_most_sites_in_the_order_of_the_one_that_has_most():
     agreement, refusals, _ = settle(
-        Wishes(),
+        AgreementRequest(),
         [
             site("a", "zip c b"),
             site("b", "c a b x"),
@@ -299,14 +294,14 @@ def test_columns_of_most_sites_in_the_order_of_the_one_that_has_most():
 
 
 def test_half_of_the_sites_are_not_most():
-    agreement, _ = accepted(Wishes(), site("a", "x y"), site("b", "z x"))
+    agreement, _ = accepted(AgreementRequest(), site("a", "x y"), site("b", "z x"))
 
     assert agreement.columns == ("x",)
 
 
 def test_what_the_first_site_lacks_follows_in_the_order_of_the_next():
     agreement, refusals, notes = settle(
-        Wishes(), [site("a", "x y"), site("b", "z x"), site("c", "y z")]
+        AgreementRequest(), [site("a", "x y"), site("b", "z x"), site("c", "y z")]
     )
 
     assert agreement is None
@@ -320,7 +315,7 @@ def test_what_the_first_site_lacks_follows_in_the_order_of_the_next():
 
 def test_named_columns_are_taken_as_they_are():
     agreement, refusals, _ = settle(
-        Wishes(columns=("height", "zip")),
+        AgreementRequest(columns=("height", "zip")),
         [site("a"), site("b"), site("c", "zip age height")],
     )
 
@@ -333,7 +328,8 @@ def test_named_columns_are_taken_as_they_are():
 @pytest.mark.parametrize("own", ["Age", "AGE", "a_ge", "a-ge", "age_"])
 def test_a_similar_name_is_suggested(own):
     _, refusals, _ = settle(
-        Wishes(), [site("site-a"), site("site-b", f"{own} height"), site("site-c")]
+        AgreementRequest(),
+        [site("site-a"), site("site-b", f"{own} height"), site("site-c")],
     )
 
     assert refusals == {
@@ -347,45 +343,52 @@ def test_spaces_and_composed_characters_are_similar_too():
         "b", 9, ("bodyweight", "taille e\u0301"), ("", ""), NONE, NONE, NONE
     )
 
-    _, refusals, _ = settle(Wishes(columns=columns, scale=None), [said])
+    _, refusals, _ = settle(AgreementRequest(columns=columns, scale=None), [said])
 
     assert refusals["b"].startswith("b lacks columns 'body weight' (it has 'bodyw")
     assert refusals["b"].endswith(": rename them")
 
 
 def test_an_agreed_column_is_not_suggested():
-    _, refusals, _ = settle(Wishes(columns=("a_b", "ab")), [site("x", "ab c")])
+    _, refusals, _ = settle(
+        AgreementRequest(columns=("a_b", "ab")), [site("x", "ab c")]
+    )
 
     assert refusals == {"x": "x lacks column 'a_b': add it"}
 
 
 def test_several_missing_columns_are_named():
-    wishes = Wishes(columns=("age", "height", "weight"))
+    asked = AgreementRequest(columns=("age", "height", "weight"))
 
-    _, refusals, _ = settle(wishes, [site("b", "Age weight")])
+    _, refusals, _ = settle(asked, [site("b", "Age weight")])
 
     line = "b lacks columns 'age' (it has 'Age'), 'height': rename or add them"
     assert refusals == {"b": line}
 
 
 def test_many_missing_columns_are_cut_short():
-    wishes = Wishes(columns=tuple(f"c{i}" for i in range(SHOWN + 1)))
+    asked = AgreementRequest(columns=tuple(f"c{i}" for i in range(SHOWN + 1)))
 
-    _, refusals, _ = settle(wishes, [site("b", "x")])
+    _, refusals, _ = settle(asked, [site("b", "x")])
 
     assert refusals["b"].endswith(f"'c7', … ({SHOWN + 1} in all): add them")
 
 
 def test_columns_beyond_the_agreed_ones_are_noted():
     _, notes = accepted(
-        Wishes(), site("a"), site("b"), site("site-c", "zip age height street")
+        AgreementRequest(),
+        site("a"),
+        site("b"),
+        site("site-c", "zip age height street"),
     )
 
     assert notes == ["site-c: not used: 'zip', 'street'"]
 
 
 def test_no_common_column():
-    agreement, refusals, notes = settle(Wishes(), [site("a", "x"), site("b", "y z")])
+    agreement, refusals, notes = settle(
+        AgreementRequest(), [site("a", "x"), site("b", "y z")]
+    )
 
     assert agreement is None
     assert refusals["b"] == (
@@ -397,13 +400,13 @@ def test_no_common_column():
 
 
 def test_columns_that_differ_only_in_writing_are_noted():
-    _, notes = accepted(Wishes(), site("a", "x Age"), site("b", "x age"))
+    _, notes = accepted(AgreementRequest(), site("a", "x Age"), site("b", "x age"))
 
     assert notes[0] == "not used, as sites write it differently: 'Age', 'age'"
 
 
 def test_nobody_is_there():
-    assert settle(Wishes(), []) == (None, {}, [])
+    assert settle(AgreementRequest(), []) == (None, {}, [])
 
 
 # ------------------------------------------------------------------ names and rows
@@ -411,7 +414,8 @@ def test_nobody_is_there():
 
 def test_sites_need_names_of_their_own():
     agreement, refusals, _ = settle(
-        Wishes(), [site("a"), site("North"), site("north"), site("b"), site("b")]
+        AgreementRequest(),
+        [site("a"), site("North"), site("north"), site("b"), site("b")],
     )
 
     assert agreement is not None
@@ -424,7 +428,7 @@ def test_sites_need_names_of_their_own():
 
 def test_too_few_rows():
     agreement, refusals, _ = settle(
-        Wishes(min_rows=5), [site("a", n_rows=5), site("b", n_rows=4)]
+        AgreementRequest(min_rows=5), [site("a", n_rows=5), site("b", n_rows=4)]
     )
 
     assert agreement is not None
@@ -437,7 +441,7 @@ def test_too_few_rows():
 def test_without_rows_nobody_takes_part(min_rows):
     said = announce("a", ["age"], np.empty((0, 1)), {}, True)
 
-    agreement, refusals, _ = settle(Wishes(min_rows=min_rows), [said])
+    agreement, refusals, _ = settle(AgreementRequest(min_rows=min_rows), [said])
 
     assert agreement is None
     assert "a has 0 rows, a site needs at least 1" in refusals["a"]
@@ -446,7 +450,7 @@ def test_without_rows_nobody_takes_part(min_rows):
 def test_columns_of_sites_without_rows_do_not_count():
     empty = [announce(name, ["zip"], np.empty((0, 1)), {}, True) for name in "xyz"]
 
-    agreement, refusals, _ = settle(Wishes(), [site("a"), *empty])
+    agreement, refusals, _ = settle(AgreementRequest(), [site("a"), *empty])
 
     assert agreement is not None
     assert agreement.columns == ("age", "height")
@@ -456,8 +460,8 @@ def test_columns_of_sites_without_rows_do_not_count():
 def test_a_far_smaller_site_is_noted():
     sites = [site("a", n_rows=1000), site("b", n_rows=1000), site("c", n_rows=50)]
 
-    assert accepted(Wishes(), *sites)[1] == []
-    _, notes = accepted(Wishes(), *sites[:2], site("c", n_rows=49))
+    assert accepted(AgreementRequest(), *sites)[1] == []
+    _, notes = accepted(AgreementRequest(), *sites[:2], site("c", n_rows=49))
     assert notes == ["c: 49 rows, far fewer than the others (median 1000)"]
 
 
@@ -466,7 +470,7 @@ def test_a_far_smaller_site_is_noted():
 
 def test_another_unit_is_refused():
     agreement, refusals, _ = settle(
-        Wishes(),
+        AgreementRequest(),
         [site("a", height="m"), site("site-b", height="cm"), site("c", height="m")],
     )
 
@@ -478,7 +482,7 @@ def test_another_unit_is_refused():
 
 def test_several_other_units():
     _, refusals, _ = settle(
-        Wishes(),
+        AgreementRequest(),
         [
             site("a", age="y", height="m"),
             site("b", age="d", height="cm"),
@@ -491,14 +495,16 @@ def test_several_other_units():
 
 
 def test_an_undeclared_unit_is_accepted():
-    agreement, _ = accepted(Wishes(), site("a"), site("b", height="m"), site("c"))
+    agreement, _ = accepted(
+        AgreementRequest(), site("a"), site("b", height="m"), site("c")
+    )
 
     assert agreement.units == ("", "m")
 
 
 def test_units_of_refused_sites_do_not_bind():
     agreement, refusals, _ = settle(
-        Wishes(),
+        AgreementRequest(),
         [site("a", age="y"), site("b", age="y"), site("c", age="d", height="cm")],
     )
 
@@ -508,7 +514,9 @@ def test_units_of_refused_sites_do_not_bind():
 
 
 def test_of_units_declared_equally_often_the_first_by_name():
-    agreement, refusals, _ = settle(Wishes(), [site("a", age="y"), site("b", age="d")])
+    agreement, refusals, _ = settle(
+        AgreementRequest(), [site("a", age="y"), site("b", age="d")]
+    )
 
     assert agreement is not None
     assert agreement.units == ("d", "")
@@ -516,32 +524,38 @@ def test_of_units_declared_equally_often_the_first_by_name():
 
 
 def test_units_of_columns_that_are_not_used_do_not_matter():
-    accepted(Wishes(columns=("age",)), site("a", height="m"), site("b", height="cm"))
+    accepted(
+        AgreementRequest(columns=("age",)),
+        site("a", height="m"),
+        site("b", height="cm"),
+    )
 
 
-# ------------------------------------------------------------------ looks
+# ------------------------------------------------------------------ other units
 
 #: Weights of adults in kg, at sites that differ a little: low, high, median.
 WEIGHTS = {"a": (42, 120, 70), "c": (39, 131, 75), "d": (45, 118, 68)}
 
 
-def looks(own, others=None, column="weight"):
+def unit_notes(own, others=None, column="weight"):
     """Notes on site-b, whose column has these extents, beside the others."""
     table = WEIGHTS if others is None else others
     sites = [site(n, column, extents={column: e}) for n, e in table.items()]
-    _, notes = accepted(Wishes(), *sites, site("site-b", column, extents={column: own}))
+    _, notes = accepted(
+        AgreementRequest(), *sites, site("site-b", column, extents={column: own})
+    )
     return notes
 
 
 def test_grams_among_kilograms():
-    assert looks((41_000, 125_000, 72_000)) == [
+    assert unit_notes((41_000, 125_000, 72_000)) == [
         "site-b: column 'weight' looks about 1000 times as large as at the others: "
         "another unit? (kg and g)"
     ]
 
 
 def test_tonnes_among_kilograms():
-    assert looks((0.041, 0.125, 0.072)) == [
+    assert unit_notes((0.041, 0.125, 0.072)) == [
         "site-b: column 'weight' looks about 1000 times as small as at the others: "
         "another unit? (kg and g)"
     ]
@@ -550,12 +564,12 @@ def test_tonnes_among_kilograms():
 def test_fahrenheit_among_celsius():
     celsius = {"a": (-8, 27, 9), "c": (-5, 30, 11), "d": (-10, 26, 8)}
 
-    assert looks((16, 82, 50), celsius, "temp") == [
+    assert unit_notes((16, 82, 50), celsius, "temp") == [
         "site-b: column 'temp' looks about 1.8 times as large as at the others, and 32 "
         "off: another unit? (°C and °F)"
     ]
     fahrenheit = {"a": (16, 80, 48), "c": (20, 86, 51), "d": (14, 79, 46)}
-    (note,) = looks((-9, 28, 9), fahrenheit, "temp")
+    (note,) = unit_notes((-9, 28, 9), fahrenheit, "temp")
     assert "1.8 times as small" in note
 
 
@@ -569,9 +583,9 @@ def test_every_conversion_is_recognised(conversion, larger):
         return tuple(conversion.factor * e + conversion.offset for e in extents)
 
     if larger:
-        note, *more = looks(moved(own), heights, "size")
+        note, *more = unit_notes(moved(own), heights, "size")
     else:
-        note, *more = looks(own, {n: moved(e) for n, e in heights.items()}, "size")
+        note, *more = unit_notes(own, {n: moved(e) for n, e in heights.items()}, "size")
 
     assert more == []
     size = "large" if larger else "small"
@@ -584,7 +598,7 @@ def test_columns_with_the_same_looks_share_a_note():
     many = dict.fromkeys("xy", (40e3, 120e3, 70e3))
     sites = [site(name, "x y", extents=few) for name in "abc"]
 
-    _, notes = accepted(Wishes(), *sites, site("d", "x y", extents=many))
+    _, notes = accepted(AgreementRequest(), *sites, site("d", "x y", extents=many))
 
     assert notes == [
         "d: columns 'x', 'y' look about 1000 times as large as at the others: "
@@ -629,19 +643,21 @@ def test_columns_with_the_same_looks_share_a_note():
     ],
 )
 def test_no_false_alarm(own, others):
-    assert [note for note in looks(own, others) if "another unit" in note] == []
+    assert [note for note in unit_notes(own, others) if "another unit" in note] == []
 
 
 def test_two_of_six_in_another_unit_are_both_noted():
     grams = {"e": (42e3, 119e3, 71e3), "f": (40e3, 125e3, 73e3)}
 
-    notes = looks((42, 121, 71), {**WEIGHTS, **grams})
+    notes = unit_notes((42, 121, 71), {**WEIGHTS, **grams})
 
     assert [note.split(":")[0] for note in notes] == ["e", "f"]
 
 
 def test_looks_need_extremes():
-    _, notes = accepted(Wishes(scale=None), silent("a"), silent("b"), silent("c"))
+    _, notes = accepted(
+        AgreementRequest(scale=None), silent("a"), silent("b"), silent("c")
+    )
 
     assert notes == []
 
@@ -658,7 +674,7 @@ def test_sites_that_merely_differ_are_rarely_noted(seed):
         sites = [
             announce(f"s{i}", names, X[owner == i], {}, True) for i in range(n_sites)
         ]
-        _, notes = accepted(Wishes(), *sites)
+        _, notes = accepted(AgreementRequest(), *sites)
         noted += sum(note.count("'") // 2 for note in notes if "unit" in note)
         columns += X.shape[1]
 
@@ -672,7 +688,7 @@ def test_a_column_that_is_constant_everywhere_is_noted():
     flat = {"age": (4.0, 4.0, 4.0)}
 
     agreement, notes = accepted(
-        Wishes(), site("a", extents=flat), site("b", extents=flat)
+        AgreementRequest(), site("a", extents=flat), site("b", extents=flat)
     )
 
     assert notes == ["without effect, as all rows have one value there: 'age'"]
@@ -683,7 +699,10 @@ def test_a_column_that_is_constant_at_each_site_is_not():
     first, second = {"age": (4.0, 4.0, 4.0)}, {"age": (5.0, 5.0, 5.0)}
 
     assert (
-        accepted(Wishes(), site("a", extents=first), site("b", extents=second))[1] == []
+        accepted(
+            AgreementRequest(), site("a", extents=first), site("b", extents=second)
+        )[1]
+        == []
     )
 
 
@@ -693,7 +712,7 @@ def test_a_column_that_is_constant_at_each_site_is_not():
 def test_min_max_over_the_accepted_sites():
     wide = {"age": (-100.0, 100.0, 0.0)}
     agreement, refusals, _ = settle(
-        Wishes(),
+        AgreementRequest(),
         [
             site("a", extents={"age": (1.0, 5.0, 2.0)}),
             site("b", "height age", extents={"age": (3.0, 9.0, 4.0)}),
@@ -705,27 +724,27 @@ def test_min_max_over_the_accepted_sites():
     assert set(refusals) == {"c"}
     assert agreement.box.low.tolist() == [1.0, 0.0]
     assert agreement.box.span.tolist() == [8.0, 1.0]
-    assert agreement.extents.middle.tolist() == [[2.0, 0.5], [4.0, 0.5]]
-    assert agreement.extents.span.tolist() == [[4.0, 1.0], [6.0, 1.0]]
+    assert agreement.stats.middle.tolist() == [[2.0, 0.5], [4.0, 0.5]]
+    assert agreement.stats.span.tolist() == [[4.0, 1.0], [6.0, 1.0]]
 
 
 def test_given_bounds():
-    wishes = Wishes(scale={"height": (1, 3), "zip": (0, 9), "age": (0, 100)})
+    asked = AgreementRequest(scale={"height": (1, 3), "zip": (0, 9), "age": (0, 100)})
 
-    agreement, _ = accepted(wishes, silent("a"), silent("b"))
+    agreement, _ = accepted(asked, silent("a"), silent("b"))
 
     assert agreement.box.low.tolist() == [0.0, 1.0]
     assert agreement.box.span.tolist() == [100.0, 2.0]
-    assert agreement.extents.low.shape == (2, 0)
+    assert agreement.stats.low.shape == (2, 0)
 
 
 def test_missing_bounds_are_named():
     with pytest.raises(InputError, match="no bounds are given for 'height', 'x': give"):
-        settle(Wishes(scale={"age": (0, 9)}), [silent("a", "height age x")])
+        settle(AgreementRequest(scale={"age": (0, 9)}), [silent("a", "height age x")])
 
 
 def test_no_scale():
-    agreement, _ = accepted(Wishes(scale=None), silent("a"))
+    agreement, _ = accepted(AgreementRequest(scale=None), silent("a"))
 
     assert agreement.box.low.tolist() == [0.0, 0.0]
     assert agreement.box.span.tolist() == [1.0, 1.0]
@@ -734,7 +753,9 @@ def test_no_scale():
 def test_the_widest_numbers_have_a_box():
     low, high = {"age": (-LARGEST, 0, 0)}, {"age": (0, LARGEST, 0)}
 
-    agreement, _ = accepted(Wishes(), site("a", extents=low), site("b", extents=high))
+    agreement, _ = accepted(
+        AgreementRequest(), site("a", extents=low), site("b", extents=high)
+    )
 
     assert np.isfinite(agreement.box.span).all()
 
@@ -742,7 +763,7 @@ def test_the_widest_numbers_have_a_box():
 # ------------------------------------------------------------------ later
 
 
-WISHES = Wishes(min_rows=10)
+WISHES = AgreementRequest(min_rows=10)
 ADULTS = {"weight": (42, 121, 71)}
 SETTLED, _ = accepted(
     WISHES,
@@ -797,20 +818,21 @@ def test_a_late_site_is_noted_like_any_other():
 def test_a_returning_site_is_not_compared_with_itself():
     two = dict(list(WEIGHTS.items())[:2])
     agreement, _ = accepted(
-        Wishes(), *(site(n, "weight", extents={"weight": e}) for n, e in two.items())
+        AgreementRequest(),
+        *(site(n, "weight", extents={"weight": e}) for n, e in two.items()),
     )
     grams = site("a", "weight", 90, extents={"weight": (41e3, 125e3, 72e3)})
 
-    assert admit(agreement, Wishes(), grams) == (
+    assert admit(agreement, AgreementRequest(), grams) == (
         None,
         ["a: is back with 90 rows, it had 100"],
     )
 
 
 def test_a_late_site_without_extremes():
-    agreement, _ = accepted(Wishes(scale=None), *map(silent, "abc"))
+    agreement, _ = accepted(AgreementRequest(scale=None), *map(silent, "abc"))
 
-    assert admit(agreement, Wishes(scale=None), silent("d")) == (None, [])
+    assert admit(agreement, AgreementRequest(scale=None), silent("d")) == (None, [])
 
 
 # ------------------------------------------------------------------ finding the columns
@@ -830,7 +852,7 @@ def test_a_site_finds_the_agreed_columns():
 
 @st.composite
 def federations(draw):
-    """Wishes and sites, some of which share columns, names or nothing at all."""
+    """A asked and sites, some of which share columns, names or nothing at all."""
     numbers = st.floats(-1e6, 1e6)
     sites = []
     for name in draw(st.lists(st.sampled_from("abcdefgAB"), max_size=7)):
@@ -844,26 +866,26 @@ def federations(draw):
         rows = rows[: draw(st.sampled_from([0, 2, 3, 3, 3]))]
         sites.append(announce(name, columns, rows, units, True))
     columns = draw(st.none() | st.permutations(("x", "y")).map(tuple))
-    return Wishes(columns=columns, min_rows=draw(st.integers(0, 3))), sites
+    return AgreementRequest(columns=columns, min_rows=draw(st.integers(0, 3))), sites
 
 
-def assert_equal(one: Agreement, other: Agreement) -> None:
+def assert_equal(one: SiteAgreement, other: SiteAgreement) -> None:
     """Both are the same to the bit, and in the same order."""
     assert one.columns == other.columns
     assert one.units == other.units
     assert list(one.rows.items()) == list(other.rows.items())
     assert encode(one.box) == encode(other.box)
-    for part, counterpart in zip(one.extents, other.extents, strict=True):
+    for part, counterpart in zip(one.stats, other.stats, strict=True):
         assert part.tobytes() == counterpart.tobytes()
 
 
 @given(federations(), st.randoms(use_true_random=False))
 def test_the_order_of_announcements_does_not_matter(federation, random):
-    wishes, sites = federation
-    agreement, refusals, notes = settle(wishes, sites)
+    asked, sites = federation
+    agreement, refusals, notes = settle(asked, sites)
     random.shuffle(sites)
 
-    again, refused, noted = settle(wishes, sites)
+    again, refused, noted = settle(asked, sites)
 
     assert (noted, list(refused.items())) == (notes, list(refusals.items()))
     if agreement is None or again is None:
@@ -874,21 +896,21 @@ def test_the_order_of_announcements_does_not_matter(federation, random):
 
 @given(federations())
 def test_the_accepted_sites_settle_the_same_again(federation):
-    wishes, sites = federation
-    agreement, _, _ = settle(wishes, sites)
+    asked, sites = federation
+    agreement, _, _ = settle(asked, sites)
     if agreement is None:
         return
-    wishes = replace(wishes, columns=agreement.columns)
+    asked = replace(asked, columns=agreement.columns)
 
-    again, _ = accepted(wishes, *(s for s in sites if s.name in agreement.rows))
+    again, _ = accepted(asked, *(s for s in sites if s.name in agreement.rows))
 
     assert_equal(again, agreement)
 
 
 @given(federations())
 def test_every_site_is_accepted_or_refused(federation):
-    wishes, sites = federation
-    agreement, refusals, notes = settle(wishes, sites)
+    asked, sites = federation
+    agreement, refusals, notes = settle(asked, sites)
     rows = {} if agreement is None else agreement.rows
 
     assert rows.keys() | refusals.keys() == {said.name for said in sites}
@@ -899,7 +921,7 @@ def test_every_site_is_accepted_or_refused(federation):
         return
     assert rows
     for said in (said for said in sites if said.name in rows):
-        assert said.n_rows == rows[said.name] >= max(wishes.min_rows, 1)
+        assert said.n_rows == rows[said.name] >= max(asked.min_rows, 1)
         places = select(agreement.columns, said.columns)
         assert all(agreement.box.low <= said.low[places])
         assert all(agreement.box.scale(said.high[places]) <= 1)
@@ -909,12 +931,12 @@ def test_every_site_is_accepted_or_refused(federation):
 
 @given(federations())
 def test_who_was_accepted_may_come_back(federation):
-    wishes, sites = federation
-    agreement, refusals, _ = settle(wishes, sites)
+    asked, sites = federation
+    agreement, refusals, _ = settle(asked, sites)
     if agreement is None:
         return
     for said in sites:
-        refusal, notes = admit(agreement, wishes, said)
+        refusal, notes = admit(agreement, asked, said)
         if said.name in agreement.rows:
             assert refusal is None
         if refusal is not None:
@@ -925,12 +947,12 @@ def test_who_was_accepted_may_come_back(federation):
 def test_among_very_many_sites_the_same_is_noted():
     few = [site(f"site-{i:03}", "x", 100, {"x": (1, 9 + i % 3, 4)}) for i in range(9)]
     odd = site("odd", "x", 2, {"x": (1000, 9000, 4000)})
-    _, noted = accepted(Wishes(), *few, odd)
+    _, noted = accepted(AgreementRequest(), *few, odd)
     many = [replace(few[i % 9], name=f"site-{i:03}") for i in range(MANY + 9)]
-    agreement, notes = accepted(Wishes(), *many, odd)
+    agreement, notes = accepted(AgreementRequest(), *many, odd)
     assert notes == noted
     assert len(notes) == 2
-    assert admit(agreement, Wishes(), replace(odd, name="late")) == (
+    assert admit(agreement, AgreementRequest(), replace(odd, name="late")) == (
         None,
         [note.replace("odd", "late") for note in noted],
     )

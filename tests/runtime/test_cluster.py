@@ -203,7 +203,7 @@ def test_parts_come_in_order_and_empty_partitions_do_not_count():
 
 
 def test_a_large_partition_is_worked_on_in_parts(monkeypatch):
-    monkeypatch.setattr("afcl.core.rows.PART", 8192)
+    monkeypatch.setattr("afcl.parts.PART", 8192)
     X = np.ones((10_000, 2))
     rows = ClusterTable(frame_of(X, (9000,))).within(BOX)
     assert list(rows.map(len)) == [4096, 4096, 808, 1000]

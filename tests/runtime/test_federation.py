@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live runs without an engine: real folders and messages, a post made of lists."""
+"""Live runs without an engine: real folders and messages, an engine made of lists."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from afcl.exceptions import AfclError, InputError
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
-from afcl.runtime.federation import Plan, serve_run
-from afcl.runtime.lobby import Lobby
-from afcl.runtime.member import (
+from afcl.runtime.live.admission import Admission
+from afcl.runtime.live.member import answer
+from afcl.runtime.live.membership import (
     DONE,
     REFUSED,
     Membership,
-    answer,
     keep_membership,
     open_membership,
 )
+from afcl.runtime.live.server import Plan, serve_run
 from afcl.runtime.results import read_result
 from afcl.runtime.simulate import simulate
 from afcl.runtime.transport import Failure, Reply
@@ -40,7 +40,7 @@ class Crash(BaseException):
     """The server is killed."""
 
 
-class ListPost:
+class ListEngine:
     """Sites as folders; a request is answered `slow` looks after it was sent.
 
     `arrives` and `leaves` say at which look a site can first, and no more, be reached.
@@ -104,14 +104,14 @@ class ListPost:
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
     """A clock that moves by a second with every look, and a sleep that does not."""
-    init = Lobby.__init__
+    init = Admission.__init__
 
     def patched(self, *args, **kwargs):
         ticks = iter(range(10**9))
         kwargs |= {"clock": lambda: float(next(ticks)), "sleep": lambda seconds: None}
         init(self, *args, **kwargs)
 
-    monkeypatch.setattr(Lobby, "__init__", patched)
+    monkeypatch.setattr(Admission, "__init__", patched)
 
 
 def write_sites(tmp_path, n_sites=4, seed=0):
@@ -172,7 +172,7 @@ def assert_same(folder, tables):
 def test_four_sites_find_four_clusters(tmp_path, seed):
     tables, folders = write_sites(tmp_path, seed=seed)
     folder = plan(tmp_path / "run")
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     result = read_result(folder)
     assert result["n_clusters"] == 4
     assert result["columns"] == list(COLUMNS)
@@ -196,7 +196,7 @@ def test_levels_replay_to_the_same_bits(tmp_path, options):
     """Keys are every site's own; masks cancel all the same."""
     tables, folders = write_sites(tmp_path, n_sites=7)
     folder = plan(tmp_path / "run", options=options, min_clients=7)
-    serve_run(ListPost(folders, slow={102: 3}), folder)
+    serve_run(ListEngine(folders, slow={102: 3}), folder)
     assert read_result(folder)["n_clusters"] == 4
     assert_same(folder, tables)
 
@@ -204,10 +204,12 @@ def test_levels_replay_to_the_same_bits(tmp_path, options):
 def test_dp_needs_bounds_and_keeps_a_ledger(tmp_path):
     _, folders = write_sites(tmp_path)
     with pytest.raises(InputError, match="public bounds"):
-        serve_run(ListPost(folders), plan(tmp_path / "a", options={"privacy": "dp(8)"}))
+        serve_run(
+            ListEngine(folders), plan(tmp_path / "a", options={"privacy": "dp(8)"})
+        )
     bounds = dict.fromkeys(COLUMNS, (-1.0, 7.0))
     folder = plan(tmp_path / "b", options={"privacy": "dp(8)"}, ranges=bounds)
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     assert read_result(folder)["n_clusters"] == 4
     for home in folders.values():
         assert (home / "ledger.json").is_file()
@@ -219,8 +221,8 @@ def test_cohorts_outlive_a_killed_server(tmp_path, crash_at):
     options = {"privacy": "secure", "cohort": 3}
     folder = plan(tmp_path / "run", options=options, min_clients=7)
     with pytest.raises(Crash):
-        serve_run(ListPost(folders, crash_at=crash_at), folder)
-    serve_run(ListPost(folders), folder)
+        serve_run(ListEngine(folders, crash_at=crash_at), folder)
+    serve_run(ListEngine(folders), folder)
     assert read_result(folder)["n_clusters"] == 4
     assert len(absorbed(folder)) == len(set(absorbed(folder))) == 21
     assert_same(folder, tables)
@@ -230,7 +232,7 @@ def test_a_cohort_loses_a_member_and_forms_anew(tmp_path):
     _, folders = write_sites(tmp_path, n_sites=7)
     options = {"privacy": "secure", "cohort": 3}
     folder = plan(tmp_path / "run", options=options, min_clients=7)
-    serve_run(ListPost(folders, leaves={101: 9}), folder)
+    serve_run(ListEngine(folders, leaves={101: 9}), folder)
     assert read_result(folder)["n_clusters"] == 4
     assert events(folder, "left")
 
@@ -238,7 +240,7 @@ def test_a_cohort_loses_a_member_and_forms_anew(tmp_path):
 def test_labels_are_the_nearest_centre(tmp_path):
     tables, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run")
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     result = read_result(folder)
     low, span = (np.array(result["scale"][name]) for name in ("low", "span"))
     centers = (np.array(result["centers"]) - low) / span
@@ -254,8 +256,8 @@ def test_killed_anywhere_and_resumed(tmp_path, crash_at):
     tables, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run")
     with pytest.raises(Crash):
-        serve_run(ListPost(folders, crash_at=crash_at), folder)
-    serve_run(ListPost(folders), folder)
+        serve_run(ListEngine(folders, crash_at=crash_at), folder)
+    serve_run(ListEngine(folders), folder)
     assert read_result(folder)["n_clusters"] == 4
     assert len(absorbed(folder)) == len(set(absorbed(folder))) == 12
     assert_same(folder, tables)
@@ -267,8 +269,8 @@ def test_killed_while_some_have_answered(tmp_path, last_look):
     folder = plan(tmp_path / "run")
     slow = {101: 4, 102: 8, 103: 12}
     with pytest.raises(Crash):
-        serve_run(ListPost(folders, slow=slow, last_look=last_look), folder)
-    serve_run(ListPost(folders, slow=slow), folder)
+        serve_run(ListEngine(folders, slow=slow, last_look=last_look), folder)
+    serve_run(ListEngine(folders, slow=slow), folder)
     assert len(absorbed(folder)) == len(set(absorbed(folder))) == 12
     assert_same(folder, tables)
 
@@ -278,8 +280,8 @@ def test_killed_twice(tmp_path):
     folder = plan(tmp_path / "run")
     for crash_at in (7, 4):
         with pytest.raises(Crash):
-            serve_run(ListPost(folders, crash_at=crash_at), folder)
-    serve_run(ListPost(folders), folder)
+            serve_run(ListEngine(folders, crash_at=crash_at), folder)
+    serve_run(ListEngine(folders), folder)
     assert len(events(folder, "resumed")) == 2
     assert_same(folder, tables)
 
@@ -288,19 +290,19 @@ def test_a_line_of_the_trace_cut_off_by_the_crash(tmp_path):
     tables, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run")
     with pytest.raises(Crash):
-        serve_run(ListPost(folders, crash_at=14), folder)
+        serve_run(ListEngine(folders, crash_at=14), folder)
     path = folder / "trace.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     last = max(i for i, line in enumerate(lines) if '"event":"update"' in line)
     path.write_text("".join(lines[:last]) + lines[last][:25])
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     assert_same(folder, tables)
 
 
 def test_a_late_joiner_brings_its_cluster(tmp_path):
     tables, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run", min_clients=3)
-    post = ListPost(folders, arrives={102: 50}, slow={100: 20})
+    post = ListEngine(folders, arrives={102: 50}, slow={100: 20})
     serve_run(post, folder)
     assert read_result(folder)["n_clusters"] == 4
     joined = {e["name"]: e["tick"] for e in events(folder, "ranges")}
@@ -313,7 +315,7 @@ def test_a_late_joiner_brings_its_cluster(tmp_path):
 def test_whoever_was_let_in_is_in_the_result(tmp_path, arrives):
     tables, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run", min_clients=3)
-    serve_run(ListPost(folders, arrives={102: arrives}, slow={100: 1}), folder)
+    serve_run(ListEngine(folders, arrives={102: arrives}, slow={100: 1}), folder)
     joined = {e["name"] for e in events(folder, "ranges")}
     assert {site["name"] for site in read_result(folder)["sites"]} == joined
     assert_same(folder, tables)
@@ -322,7 +324,7 @@ def test_whoever_was_let_in_is_in_the_result(tmp_path, arrives):
 def test_a_site_that_dies_while_it_is_greeted(tmp_path):
     _, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run", min_clients=3)
-    post = ListPost(folders, arrives={102: 6}, leaves={102: 9}, slow={102: 1})
+    post = ListEngine(folders, arrives={102: 6}, leaves={102: 9}, slow={102: 1})
     serve_run(post, folder)
     assert events(folder, "end")[-1]["reason"] == "done"
     assert len(read_result(folder)["sites"]) == 3
@@ -331,14 +333,14 @@ def test_a_site_that_dies_while_it_is_greeted(tmp_path):
 def test_lingering_for_a_late_joiner(tmp_path):
     _, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run", min_clients=3, linger=100.0)
-    serve_run(ListPost(folders, arrives={103: 40}), folder)
+    serve_run(ListEngine(folders, arrives={103: 40}), folder)
     assert len(read_result(folder)["sites"]) == 4
 
 
 def test_a_site_that_dies_before_its_second_answer(tmp_path):
     tables, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run")
-    serve_run(ListPost(folders, leaves={101: 6}), folder)
+    serve_run(ListEngine(folders, leaves={101: 6}), folder)
     result = read_result(folder)
     assert result["n_clusters"] == 4
     assert {s["name"]: s["messages"] for s in result["sites"]}["site-1"] < 3
@@ -350,7 +352,7 @@ def test_a_site_that_comes_back_under_another_address(tmp_path):
     _, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run")
     home = folders[101]
-    post = ListPost({**folders, 201: home}, arrives={201: 12}, leaves={101: 6})
+    post = ListEngine({**folders, 201: home}, arrives={201: 12}, leaves={101: 6})
     post.slow = {100: 30}
     serve_run(post, folder)
     result = read_result(folder)
@@ -362,7 +364,7 @@ def test_a_site_that_comes_back_under_another_address(tmp_path):
 def test_a_site_that_never_answers_again_ends_by_patience(tmp_path):
     _, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run", patience=60.0, grace=30.0)
-    serve_run(ListPost(folders, slow={103: 5}), folder)
+    serve_run(ListEngine(folders, slow={103: 5}), folder)
     assert events(folder, "end")[-1]["reason"] == "done"
 
 
@@ -371,7 +373,7 @@ def test_who_does_not_fit_is_told_why(tmp_path):
     path = folders[103] / "rows.csv"
     pl.DataFrame(tables[3], schema=["height", "mass"]).write_csv(path)
     folder = plan(tmp_path / "run", min_clients=3)
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     refused = open_membership(folders[103])
     assert refused.state == REFUSED
     assert "weight" in refused.reason
@@ -387,7 +389,7 @@ def test_a_refused_site_mends_its_file_and_comes_back(tmp_path):
     rows.rename({"weight": "Weight"}).write_csv(home / "rows.csv")
     folder = plan(tmp_path / "run", min_clients=3)
 
-    class Mended(ListPost):
+    class Mended(ListEngine):
         def _here(self, address):
             return super()._here(address) and (
                 address != 103 or not 15 <= self.looks < 20
@@ -410,7 +412,7 @@ def test_a_late_site_that_does_not_fit(tmp_path):
     path = folders[103] / "rows.csv"
     pl.DataFrame(tables[3][:, :1], schema=["height"]).write_csv(path)
     folder = plan(tmp_path / "run", min_clients=3)
-    serve_run(ListPost(folders, arrives={103: 50}, slow={100: 20}), folder)
+    serve_run(ListEngine(folders, arrives={103: 50}, slow={100: 20}), folder)
     assert open_membership(folders[103]).state == REFUSED
     assert len(read_result(folder)["sites"]) == 3
 
@@ -422,7 +424,7 @@ def test_another_unit_is_refused(tmp_path):
         member = open_membership(home)
         keep_membership(home, replace(member, units={"height": unit}))
     folder = plan(tmp_path / "run", min_clients=3)
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     assert "cm" in open_membership(folders[102]).reason
 
 
@@ -431,7 +433,7 @@ def test_a_name_that_is_taken(tmp_path):
     other = open_membership(folders[103])
     keep_membership(folders[103], replace(other, name="site-0"))
     folder = plan(tmp_path / "run", min_clients=3)
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     states = [open_membership(home).state for home in folders.values()]
     assert sorted(states) == [DONE, DONE, DONE, REFUSED]
 
@@ -440,7 +442,7 @@ def test_given_ranges_keep_the_extremes_at_home(tmp_path):
     _, folders = write_sites(tmp_path)
     bounds = {"height": (-1.0, 8.0), "weight": (-1.0, 8.0)}
     folder = plan(tmp_path / "run", ranges=bounds)
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     result = read_result(folder)
     assert result["scale"]["low"] == [-1.0, -1.0]
     assert result["n_clusters"] == 4
@@ -452,7 +454,7 @@ def test_a_site_keeps_to_its_own_smallest_cell(tmp_path, options):
     strict = open_membership(folders[103])
     keep_membership(folders[103], replace(strict, min_cell=10))
     folder = plan(tmp_path / "run", options=options)
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     failures = [e["reason"] for e in events(folder, "failure")]
     assert any("fewer than 10 rows" in reason for reason in failures)
     assert len(read_result(folder)["sites"]) == 3
@@ -463,7 +465,7 @@ def test_a_site_takes_part_in_its_own_method_only(tmp_path):
     rival = {"method": "dk++", "options": {"n_clusters": 4}}
     folder = plan(tmp_path / "run", **rival, patience=0.01)
     with pytest.raises(InputError, match="no client said hello"):
-        serve_run(ListPost(folders), folder)
+        serve_run(ListEngine(folders), folder)
 
 
 def test_a_rival_with_memory_runs_too(tmp_path):
@@ -471,7 +473,7 @@ def test_a_rival_with_memory_runs_too(tmp_path):
     for home in folders.values():
         keep_membership(home, replace(open_membership(home), method="fed-sc"))
     folder = plan(tmp_path / "run", method="fed-sc", options={"n_clusters": 4})
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     assert all(open_membership(home).state == DONE for home in folders.values())
 
 
@@ -479,7 +481,7 @@ def test_rows_that_change_during_the_run_are_noticed(tmp_path):
     tables, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run")
 
-    class Changing(ListPost):
+    class Changing(ListEngine):
         def send(self, address, data):
             if self.sent == 9:
                 rows = pl.DataFrame(tables[0][1:], schema=list(COLUMNS))
@@ -493,12 +495,12 @@ def test_rows_that_change_during_the_run_are_noticed(tmp_path):
 
 def test_a_message_of_another_run_is_refused_by_the_site(tmp_path):
     _, folders = write_sites(tmp_path)
-    serve_run(ListPost(folders), plan(tmp_path / "run"))
+    serve_run(ListEngine(folders), plan(tmp_path / "run"))
     for home in folders.values():
         (home / "result.json").unlink()
     again = plan(tmp_path / "again", run="other", min_clients=1, patience=5.0)
 
-    class Brief(ListPost):
+    class Brief(ListEngine):
         def nodes(self):
             if self.looks > 50:
                 raise Crash
@@ -514,7 +516,7 @@ def test_a_message_of_another_run_is_refused_by_the_site(tmp_path):
 def test_no_row_is_in_what_the_server_gets(tmp_path):
     tables, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run")
-    serve_run(ListPost(folders), folder)
+    serve_run(ListEngine(folders), folder)
     kept = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
     low = np.min([t.min(axis=0) for t in tables], axis=0)
     span = np.max([t.max(axis=0) for t in tables], axis=0) - low
@@ -525,7 +527,7 @@ def test_no_row_is_in_what_the_server_gets(tmp_path):
 
 def test_a_folder_without_a_plan(tmp_path):
     with pytest.raises(InputError, match="holds no run"):
-        serve_run(ListPost({}), tmp_path)
+        serve_run(ListEngine({}), tmp_path)
 
 
 def test_the_plan_survives_the_disk(tmp_path):
@@ -539,7 +541,7 @@ def test_the_plan_survives_the_disk(tmp_path):
 # ------------------------------------------------------------------ hostile sites
 
 
-class Spoiling(ListPost):
+class Spoiling(ListEngine):
     """What the site at `address` answers to some requests is changed on its way."""
 
     def __init__(self, folders, address, spoil, **facts):
@@ -598,7 +600,7 @@ def test_who_was_shut_out_stays_out_of_a_resumed_run(tmp_path, crash_at):
 
 
 def test_an_answer_that_comes_twice_is_noted_and_changes_nothing(tmp_path):
-    class Stuttering(ListPost):
+    class Stuttering(ListEngine):
         old: tuple[Reply | Failure, ...] = ()
 
         def poll(self):

@@ -47,7 +47,9 @@ def outcome():
 
 @pytest.fixture
 def result(outcome):
-    return results.describe(outcome, NAMES, COLUMNS, {"seed": 0, "preset": "default"})
+    return results.describe_simulated(
+        outcome, NAMES, COLUMNS, {"seed": 0, "preset": "default"}
+    )
 
 
 def labels_of(outcome):
@@ -181,7 +183,7 @@ def test_the_scale_survives(result, outcome):
 )
 def test_results_are_strict_json(tables, tmp_path):
     found = outcome_of(tables)
-    result = results.describe(found, NAMES, COLUMNS, {"seed": None})
+    result = results.describe_simulated(found, NAMES, COLUMNS, {"seed": None})
 
     results.write_result(tmp_path, result, labels_of(found))
 
@@ -192,7 +194,7 @@ def test_results_are_strict_json(tables, tmp_path):
 
 def test_no_score_is_null_and_blank(tmp_path):
     found = outcome_of([np.full((6, 2), 3.0) for _ in NAMES])
-    result = results.describe(found, NAMES, COLUMNS, {})
+    result = results.describe_simulated(found, NAMES, COLUMNS, {})
     results.write_result(tmp_path, result, labels_of(found))
 
     assert result["n_clusters"] == 1

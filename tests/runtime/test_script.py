@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from tests.runtime.test_federation import ListPost, no_waiting, plan, write_sites
+from tests.runtime.test_federation import ListEngine, no_waiting, plan, write_sites
 
 from afcl.exceptions import InputError
-from afcl.runtime.federation import serve_run
-from afcl.runtime.member import Membership, keep_membership, open_membership
+from afcl.runtime.live.membership import Membership, keep_membership, open_membership
+from afcl.runtime.live.server import serve_run
 from afcl.runtime.results import read_result
 
 pytest.importorskip("dask.dataframe")
@@ -49,7 +49,7 @@ def test_a_run_is_the_same_with_a_site_that_is_a_program(tmp_path):
             told = open_membership(home)
             keep_membership(home, replace(told, data=str(write(home, PROGRAM))))
         folder = plan(here / "run")
-        serve_run(ListPost(folders), folder)
+        serve_run(ListEngine(folders), folder)
         own = read_result(folders[101])
         labels = pl.read_csv(folders[101] / "labels.csv")["cluster"].to_numpy()
         found[kind] = read_result(folder), own["site"], labels

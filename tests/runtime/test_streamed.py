@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from tests.runtime import test_federation as live
 
-from afcl.core import rows as parts_of_rows
+from afcl import parts as parts_of_rows
 from afcl.core.client import condense, reply
 from afcl.core.messages import Level, Plan
 from afcl.core.params import DefaultParams
@@ -18,24 +18,20 @@ from afcl.core.rows import TableRows
 from afcl.core.scale import minmax_box, no_box, ranges_of
 from afcl.core.terms import AskAnnouncement, AskRanges
 from afcl.data import parquet, texts
-from afcl.data.stream import HeldTable, open_sites
+from afcl.data.stream import HeldTable, StreamedTable, open_sites
+from afcl.data.streamed_rows import StreamedRows
 from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
-from afcl.runtime.federation import serve_run
-from afcl.runtime.member import (
-    Membership,
-    answer,
-    keep_membership,
-    open_membership,
-)
+from afcl.runtime.live.member import answer
+from afcl.runtime.live.membership import Membership, keep_membership, open_membership
+from afcl.runtime.live.server import serve_run
 from afcl.runtime.results import read_result, write_labels
 from afcl.runtime.simulate import LabelParts, simulate
 from afcl.runtime.site import Site
-from afcl.runtime.streamed import StreamedRows, StreamedSource, in_input_order, rows_of
 
-#: Lobbies do not wait.
+#: Admission does not wait.
 no_waiting = live.no_waiting
 
 
@@ -62,7 +58,7 @@ def opened(path, **options):
 def site(tmp_path, seed):
     X = mixture(10_000, seed)
     pl.DataFrame(X, schema=["a", "b", "c"]).write_parquet(tmp_path / "s.parquet")
-    return X, rows_of(opened(tmp_path / "s.parquet", stream=True))
+    return X, opened(tmp_path / "s.parquet", stream=True)
 
 
 @pytest.mark.parametrize("places", [None, np.array([2, 0])])
@@ -142,7 +138,7 @@ def test_a_whole_run_gives_the_same_bits(tmp_path, seed, ending):
     runs = []
     for stream in (True, False):
         sites = open_sites(paths, missing="drop", stream=stream)
-        outcome = simulate(spec, [rows_of(source) for source in sites.sources])
+        outcome = simulate(spec, [source.rows for source in sites.sources])
         runs.append((sites.sources, outcome))
     (files, ours), (held, theirs) = runs
     assert ours.clustering.k == theirs.clustering.k
@@ -150,10 +146,11 @@ def test_a_whole_run_gives_the_same_bits(tmp_path, seed, ending):
     np.testing.assert_array_equal(ours.clustering.centers, theirs.clustering.centers)
     assert ours.clustering.scores == theirs.clustering.scores
     for g in range(3):
-        parts = ours.labels[g]
+        parts, table = ours.labels[g], files[g]
         assert isinstance(parts, LabelParts)
-        write_labels(tmp_path / "a.csv", in_input_order(files[g], parts))
-        write_labels(tmp_path / "b.csv", in_input_order(held[g], theirs.labels[g]))
+        assert isinstance(table, StreamedTable)
+        write_labels(tmp_path / "a.csv", table.in_input_order(parts))
+        write_labels(tmp_path / "b.csv", held[g].in_input_order(theirs.labels[g]))
         lines = (tmp_path / "a.csv").read_text().split()
         assert lines == (tmp_path / "b.csv").read_text().split()
         counted = np.bincount(np.array(lines[1:], dtype=int) + 1)
@@ -173,7 +170,7 @@ def test_a_streamed_site_takes_part(tmp_path, seed):
         folder = folders[100]
         keep_membership(folder, replace(open_membership(folder), stream=stream))
         run = live.plan(home / "run")
-        serve_run(live.ListPost(folders), run)
+        serve_run(live.ListEngine(folders), run)
         own = read_result(folder)
         assert json.loads((folder / "site.json").read_text())["stream"] is stream
         ends.append((read_result(run)["centers"], own["site"], labels_of(folder)))
@@ -219,7 +216,7 @@ def test_a_streamed_site_is_not_read_for_a_picture(tmp_path):
     held = replace(member, stream=None)
     assert held.read().tables[0].values.shape == (50, 3)
     assert isinstance(held.open().sources[0], HeldTable)
-    assert isinstance(rows_of(member.open().sources[0]), StreamedSource)
+    assert isinstance(member.open().sources[0].rows, StreamedTable)
 
 
 def test_labels_of_a_site_that_changes_are_not_half_written(tmp_path):

@@ -15,12 +15,14 @@ import pytest
 from afcl.core.scale import no_box
 from afcl.core.terms import AskHello, Terms
 from afcl.exceptions import AfclError
-from afcl.runtime.agreement import Wishes
+from afcl.runtime.agreement import AgreementRequest
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
-from afcl.runtime.lobby import Lobby, Post
-from afcl.runtime.member import Membership, answer, keep_membership
+from afcl.runtime.live.admission import Admission
+from afcl.runtime.live.engine import Engine
+from afcl.runtime.live.member import answer
+from afcl.runtime.live.membership import Membership, keep_membership
 from afcl.runtime.schedule import Schedule
 from afcl.runtime.site import Site
 from afcl.runtime.transport import Failure, Reply, Transport
@@ -50,7 +52,7 @@ def write_folders(tmp_path: Path) -> dict[int, Path]:
     return folders
 
 
-class ListPost:
+class ListEngine:
     """Sites that answer at the next look."""
 
     def __init__(self, folders: dict[int, Path]) -> None:
@@ -81,7 +83,7 @@ class ListPost:
 
 
 class FakeGrid:
-    """Flower's grid as far as the post uses it, with the client app behind it."""
+    """Flower's grid as far as the engine uses it, with the client app behind it."""
 
     def __init__(self, folders: dict[int, Path]) -> None:
         self.folders = folders
@@ -98,7 +100,7 @@ class FakeGrid:
         return names
 
     def pull_messages(self, names: list[str]) -> Iterator[Any]:
-        from afcl.runtime.flower.post import packed, unpacked
+        from afcl.runtime.flower.engine import packed, unpacked
 
         for name in names:
             message = self.flying.pop(name, None)
@@ -116,27 +118,34 @@ class FakeGrid:
                 )
 
 
-def lobby(post: Post, tmp_path: Path) -> Transport:
+def admitted(engine: Engine, tmp_path: Path) -> Transport:
     with Journal(tmp_path / "journal.bin", "run") as journal:
-        made = Lobby(post, "run", Wishes(), 3, journal, sleep=lambda seconds: None)
+        made = Admission(
+            engine, "run", AgreementRequest(), 3, journal, sleep=lambda seconds: None
+        )
         made.agree(lambda event, **fields: None)
     return made
 
 
 def over_lists(tmp_path: Path) -> Transport:
-    return lobby(ListPost(write_folders(tmp_path)), tmp_path)
+    return admitted(ListEngine(write_folders(tmp_path)), tmp_path)
 
 
-def over_flower(tmp_path: Path) -> Transport:
+def grid_engine(folders: dict[int, Path]) -> Engine:
+    """Return Flower's engine over a grid without Flower's processes."""
     pytest.importorskip("flwr", reason="needs Flower: pip install 'afcl[flower]'")
     from flwr.supercore.task_identity import TaskIdentity
 
-    from afcl.runtime.flower.post import GridPost
+    from afcl.runtime.flower.engine import GridEngine
 
     # Messages are stamped with the engine's task, which there is none of here.
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
-    grid: Any = FakeGrid(write_folders(tmp_path))
-    return lobby(GridPost(grid), tmp_path)
+    grid: Any = FakeGrid(folders)
+    return GridEngine(grid)
+
+
+def over_flower(tmp_path: Path) -> Transport:
+    return admitted(grid_engine(write_folders(tmp_path)), tmp_path)
 
 
 Make = Callable[[Path], Transport]

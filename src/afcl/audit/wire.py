@@ -21,8 +21,8 @@ from afcl.privacy.masks import Sealed
 from afcl.registry import LEVELS
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Coordinator, Spec
-from afcl.runtime.demands import demands
 from afcl.runtime.inprocess import InProcess
+from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import Schedule
 from afcl.runtime.simulate import Outcome, label_all
 from afcl.runtime.site import Site, settled
@@ -148,7 +148,7 @@ def tapped(
     """
     method = method_at(parse_level(level))
     chosen = {**options, "privacy": level}
-    demands(method, chosen, scale, len(tables))
+    requirements(method, chosen, scale, len(tables))
     if curious:
         method = cast(AnyMethod, Curious(method))
     spec = Spec(method, chosen, seed, scale, rounds, names=tuple(names))

@@ -18,7 +18,6 @@ from afcl.runtime.coordinator import Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import simulate
-from afcl.runtime.streamed import in_input_order, rows_of
 from afcl.trace import Event, Trace, to_line
 
 
@@ -55,15 +54,15 @@ def execute(
 
         outcome = simulate(
             spec,
-            [rows_of(source) for source in sites.sources],
+            [source.rows for source in sites.sources],
             as_schedule(parameters["participation"]),
             journal=journal,
             trace=Trace(listen),
             clock=time.time,
         )
-    result = results.describe(outcome, names, sites.columns, parameters)
+    result = results.describe_simulated(outcome, names, sites.columns, parameters)
     labels = {
-        source.name: in_input_order(source, values)
+        source.name: source.in_input_order(values)
         for source, values in zip(sites.sources, outcome.labels, strict=True)
     }
     results.write_result(out, result, labels)

@@ -7,89 +7,118 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from afcl.runtime.member import Membership
+from afcl.cli.settings import EngineName, Insecure
+from afcl.exceptions import InputError
+from afcl.runtime.live.engines import DEFAULT, get_launcher
 
-#: Seconds between two looks, and for the engine to hand over the last answer.
-PAUSE, LAST = 0.3, 2.0
+if TYPE_CHECKING:
+    from afcl.runtime.live.engine import Launcher, Node
+    from afcl.runtime.live.membership import Membership
+
+#: Seconds between two looks at the site's folder.
+PAUSE = 0.3
+#: Seconds for the engine to hand over the last answer.
+LAST = 2.0
+
+Data = Annotated[
+    Path,
+    typer.Option(help="This site's rows: CSV, TSV or Parquet, or a folder of them."),
+]
+Out = Annotated[
+    Path, typer.Option(help="Folder for this site's results.", metavar="DIR")
+]
+Units = Annotated[
+    list[str],
+    typer.Option(
+        "--unit", help="Unit of a column, so that a mix-up is seen: height=cm."
+    ),
+]
+MinCell = Annotated[
+    int,
+    typer.Option(min=1, help="Describe no group of fewer rows, whatever is asked."),
+]
+Level = Annotated[
+    str,
+    typer.Option(help="Take part at this privacy level or a stricter one only."),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(help="Epsilon that all runs at 'dp' may cost these rows together."),
+]
+LedgerFile = Annotated[
+    Path | None,
+    typer.Option(help="File that keeps what they have cost (DIR/ledger.json)."),
+]
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Leave the rows in their files, or read them into memory; "
+        "by default they stay there above 1 GB.",
+        show_default=False,
+    ),
+]
+Port = Annotated[
+    int | None,
+    typer.Option(help="Port for the engine on this machine (a free one)."),
+]
 
 
 def keygen(
-    out: Path = typer.Option(..., help="Folder of the keys.", metavar="DIR"),
-    name: str = typer.Option("site", help="Name of the files."),
+    out: Annotated[Path, typer.Option(help="Folder of the keys.", metavar="DIR")],
+    name: Annotated[str, typer.Option(help="Name of the files.")] = "site",
+    engine: EngineName = DEFAULT,
 ) -> None:
     """Make a site's key pair: NAME stays here, NAME.pub goes to the coordinator."""
-    from afcl.runtime.flower.keys import make_site_key
-
-    private, public = make_site_key(out, name)
+    private, public = get_launcher(engine).keygen(out, name)
     typer.echo(
         f"{private} stays here; send {public} to the coordinator ('afcl enrol')."
     )
 
 
 def join(
-    address: str = typer.Argument(..., help="The coordinator's HOST:PORT."),
-    data: Path = typer.Option(
-        ..., help="This site's rows: CSV, TSV or Parquet, or a folder of them."
-    ),
-    name: str = typer.Option(..., help="This site's name."),
-    out: Path = typer.Option(
-        ..., help="Folder for this site's results.", metavar="DIR"
-    ),
-    ca: Path | None = typer.Option(None, help="The coordinator's ca.crt."),
-    key: Path | None = typer.Option(None, help="This site's private key."),
-    insecure: bool = typer.Option(False, "--insecure", help="Go without TLS."),
-    columns: list[str] = typer.Option([], help="Offer only this column; repeat."),
-    drop: list[str] = typer.Option([], help="Leave out this column; repeat."),
-    missing: str = typer.Option("error", help="Missing values: error or drop."),
-    units: list[str] = typer.Option(
-        [], "--unit", help="Unit of a column, so that a mix-up is seen: height=cm."
-    ),
-    min_cell: int = typer.Option(
-        5, min=1, help="Describe no group of fewer rows, whatever is asked."
-    ),
-    method: str = typer.Option("afcl", help="Take part in this method only."),
-    privacy: str = typer.Option(
-        "summary", help="Take part at this privacy level or a stricter one only."
-    ),
-    budget: float | None = typer.Option(
-        None, help="Epsilon that all runs at 'dp' may cost these rows together."
-    ),
-    ledger: Path | None = typer.Option(
-        None, help="File that keeps what they have cost (DIR/ledger.json)."
-    ),
-    stream: bool | None = typer.Option(
-        None,
-        "--stream/--no-stream",
-        help="Leave the rows in their files, or read them into memory; "
-        "by default they stay there above 1 GB.",
-        show_default=False,
-    ),
-    port: int | None = typer.Option(
-        None, help="Port for the engine on this machine (a free one)."
-    ),
+    address: Annotated[str, typer.Argument(help="The coordinator's HOST:PORT.")],
+    data: Data,
+    name: Annotated[str, typer.Option(help="This site's name.")],
+    out: Out,
+    ca: Annotated[Path | None, typer.Option(help="The coordinator's ca.crt.")] = None,
+    key: Annotated[Path | None, typer.Option(help="This site's private key.")] = None,
+    insecure: Insecure = False,
+    columns: Annotated[
+        list[str], typer.Option(help="Offer only this column; repeat.")
+    ] = [],
+    drop: Annotated[
+        list[str], typer.Option(help="Leave out this column; repeat.")
+    ] = [],
+    missing: Annotated[
+        str, typer.Option(help="Missing values: error or drop.")
+    ] = "error",
+    units: Units = [],
+    min_cell: MinCell = 5,
+    method: Annotated[
+        str, typer.Option(help="Take part in this method only.")
+    ] = "afcl",
+    privacy: Level = "summary",
+    budget: Budget = None,
+    ledger: LedgerFile = None,
+    stream: Stream = None,
+    port: Port = None,
+    engine: EngineName = DEFAULT,
 ) -> None:
     """Take part in a run; rows and labels stay here.
 
     Only outgoing connections are made. Stopped or killed, the same command comes back
     into the run. At the end DIR gets labels.csv and result.json.
     """
-    from afcl.exceptions import InputError
     from afcl.privacy import parse_level
-    from afcl.runtime.member import DONE, Membership, keep_membership
+    from afcl.runtime.live.membership import Membership
 
-    if insecure == (ca is not None):
-        raise InputError("give --ca CA.CRT and --key KEY, or type --insecure")
-    if ca is not None and key is None:
-        raise InputError("--ca needs --key: make one with 'afcl keygen'")
-    for file in (ca, key):
-        if file is not None and not file.is_file():
-            raise InputError(f"no file {file}")
-    told = Membership(
+    _check_keys(insecure, ca, key)
+    asked = Membership(
         str(data.resolve()),
         name,
         tuple(columns),
@@ -103,21 +132,38 @@ def join(
         "" if ledger is None else str(ledger.resolve()),
         stream,
     )
-    for note in told.open().notes:
+    if _enter(out, asked, insecure):
+        launcher = get_launcher(engine)
+        _take_part(launcher, address, out.resolve(), ca, key, port or 0)
+
+
+def _check_keys(insecure: bool, ca: Path | None, key: Path | None) -> None:
+    if insecure == (ca is not None):
+        raise InputError("give --ca CA.CRT and --key KEY, or type --insecure")
+    if ca is not None and key is None:
+        raise InputError("--ca needs --key: make one with 'afcl keygen'")
+    for file in (ca, key):
+        if file is not None and not file.is_file():
+            raise InputError(f"no file {file}")
+
+
+def _enter(out: Path, asked: Membership, insecure: bool) -> bool:
+    """Keep what the site asks for in its folder; False if it has its result."""
+    from afcl.runtime.live.membership import DONE, keep_membership
+
+    for note in asked.open().notes:
         print(f"note: {note}", file=sys.stderr)
-    member = _come_back(out, told)
+    member = _come_back(out, asked)
     if member.state == DONE:
         typer.echo(f"{out} holds this site's result already.")
-        return
+        return False
     if insecure:
         print("warning: no TLS: what is sent can be read on the way", file=sys.stderr)
     keep_membership(out, member)
-    _take_part(address, out.resolve(), ca, key, port)
+    return True
 
 
 def _units(texts: list[str]) -> dict[str, str]:
-    from afcl.exceptions import InputError
-
     units = {}
     for text in texts:
         column, _, unit = text.rpartition("=")
@@ -127,19 +173,18 @@ def _units(texts: list[str]) -> dict[str, str]:
     return units
 
 
-def _come_back(out: Path, told: Membership) -> Membership:
-    """Go on where this site was, if it was told the same then."""
-    from afcl.exceptions import InputError
-    from afcl.runtime.member import REFUSED, SITE, open_membership
+def _come_back(out: Path, asked: Membership) -> Membership:
+    """Go on where this site was, if it asked for the same then."""
+    from afcl.runtime.live.membership import REFUSED, SITE, open_membership
 
     if not (out / SITE).is_file():
-        return told
+        return asked
     # How the rows are read may change at any time.
-    before = replace(open_membership(out), stream=told.stream)
+    before = replace(open_membership(out), stream=asked.stream)
     if before.state == REFUSED:
-        return told
+        return asked
     same = replace(
-        told,
+        asked,
         run=before.run,
         fingerprint=before.fingerprint,
         state=before.state,
@@ -153,41 +198,21 @@ def _come_back(out: Path, told: Membership) -> Membership:
 
 
 def _take_part(
-    address: str, out: Path, ca: Path | None, key: Path | None, port: int | None
+    launcher: Launcher,
+    address: str,
+    out: Path,
+    ca: Path | None,
+    key: Path | None,
+    port: int,
 ) -> None:
     """Start the engine's node, wait for the end, end the node whatever happens."""
     from afcl.cli.report import write_at_the_end
     from afcl.cli.signals import Ended, ended_by_signals
-    from afcl.exceptions import InputError, Interrupted
-    from afcl.runtime.flower import processes
-    from afcl.runtime.member import DONE, REFUSED, open_membership
+    from afcl.exceptions import Interrupted
 
-    engine = out / "engine"
-    env = processes.environment(engine)
-    config = {"folder": str(out)}
-    place = port or processes.free_port()
     try:
-        with (
-            ended_by_signals(),
-            processes.start_supernode(
-                engine, address, place, ca, key, config, env
-            ) as node,
-        ):
-            state = ""
-            while state != DONE:
-                member = open_membership(out)
-                if member.state != state:
-                    state = member.state
-                    typer.echo(f"{member.name}: {state}")
-                if state == REFUSED:
-                    write_at_the_end(out)
-                    raise InputError(f"{member.name} was refused: {member.reason}")
-                refusal = processes.refusal(node.log)
-                if refusal is not None:
-                    raise InputError(processes.unreachable(address, ca) or refusal)
-                if not node.alive:
-                    raise InputError(f"the engine ended by itself: see {node.log}")
-                time.sleep(PAUSE)
+        with ended_by_signals(), launcher.join(out, address, ca, key, port) as node:
+            _watch(out, node)
             time.sleep(LAST)
     except (KeyboardInterrupt, Ended):
         text = "stopped; the same command comes back into the run"
@@ -195,3 +220,25 @@ def _take_part(
     page = write_at_the_end(out)
     look = "" if page is None else f"; look at {page} in a browser"
     typer.echo(f"Labels and result are in {out}{look}.")
+
+
+def _watch(out: Path, node: Node) -> None:
+    """Say how the site fares, until it is done or cannot go on."""
+    from afcl.cli.report import write_at_the_end
+    from afcl.runtime.live.membership import DONE, REFUSED, open_membership
+
+    state = ""
+    while state != DONE:
+        member = open_membership(out)
+        if member.state != state:
+            state = member.state
+            typer.echo(f"{member.name}: {state}")
+        if state == REFUSED:
+            write_at_the_end(out)
+            raise InputError(f"{member.name} was refused: {member.reason}")
+        trouble = node.trouble()
+        if trouble is not None:
+            raise InputError(trouble)
+        if not node.alive:
+            raise InputError(f"the engine ended by itself: see {node.log}")
+        time.sleep(PAUSE)

@@ -50,7 +50,7 @@ def own_rows(folder: Path) -> OwnRows | None:
     """Return the rows of the site whose folder it is, or why they are not shown."""
     from afcl.exceptions import AfclError
     from afcl.report import OwnRows
-    from afcl.runtime.member import SITE
+    from afcl.runtime.live.membership import SITE
     from afcl.runtime.results import RESULT
 
     if not (folder / SITE).is_file() or not (folder / RESULT).is_file():
@@ -66,7 +66,7 @@ def _read_own(folder: Path) -> OwnRows:
 
     from afcl.exceptions import InputError
     from afcl.report import OwnRows
-    from afcl.runtime.member import open_membership
+    from afcl.runtime.live.membership import open_membership
     from afcl.runtime.results import read_result
 
     member = open_membership(folder)

@@ -140,14 +140,14 @@ def cluster_files(
     from afcl.cli.execute import execute
     from afcl.data.stream import open_sites
     from afcl.privacy import EXACT_WARNING, parse_level, too_small
-    from afcl.runtime.demands import demands
+    from afcl.runtime.requirements import requirements
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
 
     method, options, level = chosen_method(chosen)
     method.parameters(**options)
     public = bounds(chosen["ranges"])
-    demands(method, options, public or "minmax", len(paths))
+    requirements(method, options, public or "minmax", len(paths))
     least = 1
     if level not in ("exact", "affine", "rival"):
         least = max(chosen["min_cell"], parse_level(level).group)

@@ -3,91 +3,123 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afcl.cli.settings import bounds, settings
+from afcl.cli.settings import EngineName, Insecure, bounds, settings
+from afcl.exceptions import InputError
 from afcl.registry import ways_to_write
+from afcl.runtime.live.engines import DEFAULT, get_launcher
 
 if TYPE_CHECKING:
-    from afcl.cli.status import RunLog
-    from afcl.runtime.federation import Plan
-    from afcl.runtime.flower.keys import Tls
+    from afcl.runtime.live.engine import Launcher, Server, Tls
+    from afcl.runtime.live.server import Plan
 
 #: Seconds between two looks at the run.
 PAUSE = 0.5
 #: Seconds between two questions to the engine whether the run still goes on.
 LOOK = 60.0
-#: Public keys that may join, and the certificates, below the run's folder.
-ENROLLED, CERTIFICATES = "enrolled", "tls"
+#: Public keys that may join, below the run's folder.
+ENROLLED = "enrolled"
+#: The certificates, below the run's folder.
+CERTIFICATES = "tls"
 INSECURE = "no TLS: what is sent can be read and changed on the way; anybody can join"
 
 
-def serve(
-    out: Path | None = typer.Option(None, help="Folder of the run.", metavar="DIR"),
-    resume: Path | None = typer.Option(
-        None, help="Go on with the interrupted run in this folder.", metavar="DIR"
-    ),
-    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
-    port: int = typer.Option(8000, help="Port to listen on."),
-    min_clients: int = typer.Option(
-        2, min=1, help="Begin when so many sites fit together."
-    ),
-    tls: Path | None = typer.Option(
-        None,
+Folder = Annotated[Path, typer.Argument(help="Folder of the run.", metavar="DIR")]
+Out = Annotated[Path | None, typer.Option(help="Folder of the run.", metavar="DIR")]
+Resume = Annotated[
+    Path | None,
+    typer.Option(help="Go on with the interrupted run in this folder.", metavar="DIR"),
+]
+MinClients = Annotated[
+    int, typer.Option(min=1, help="Begin when so many sites fit together.")
+]
+Certificates = Annotated[
+    Path | None,
+    typer.Option(
         help="Folder with ca.crt, server.crt, server.key; made if empty (DIR/tls).",
         metavar="DIR",
     ),
-    names: list[str] = typer.Option(
-        [], "--hostname", help="Name sites reach this machine by, for the certificate."
+]
+Hostnames = Annotated[
+    list[str],
+    typer.Option(
+        "--hostname", help="Name sites reach this machine by, for the certificate."
     ),
-    insecure: bool = typer.Option(False, "--insecure", help="Go without TLS."),
-    ranges: list[str] = typer.Option(
-        [], help="Public bounds of a column, so that none are asked for: age=0:120."
+]
+Bounds = Annotated[
+    list[str],
+    typer.Option(
+        help="Public bounds of a column, so that none are asked for: age=0:120."
     ),
-    columns: list[str] = typer.Option([], help="Use exactly these columns; repeat."),
-    patience: float = typer.Option(
-        600.0, help="End after so many seconds without any answer."
+]
+Level = Annotated[
+    str | None,
+    typer.Option(help=f"{ways_to_write('default')}: see docs/privacy.md."),
+]
+Cohort = Annotated[
+    int | None,
+    typer.Option(
+        help="Sites whose sums are read together at 'secure' (10, at least 3)."
     ),
-    linger: float = typer.Option(
-        0.0, help="Stay open for late joiners so many seconds after the end."
-    ),
-    min_cell: int | None = typer.Option(None, help="Smallest group of rows (5)."),
-    privacy: str | None = typer.Option(
-        None, help=f"{ways_to_write('default')}: see docs/privacy.md."
-    ),
-    cohort: int | None = typer.Option(
-        None, help="Sites whose sums are read together at 'secure' (10, at least 3)."
-    ),
-    seed: int | None = typer.Option(None, help="Seed of everything random (0)."),
-    config: Path | None = typer.Option(
-        None, help="TOML file with settings as for 'afcl run'."
-    ),
+]
+Patience = Annotated[
+    float, typer.Option(help="End after so many seconds without any answer.")
+]
+Linger = Annotated[
+    float,
+    typer.Option(help="Stay open for late joiners so many seconds after the end."),
+]
+
+
+def serve(
+    out: Out = None,
+    resume: Resume = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    min_clients: MinClients = 2,
+    tls: Certificates = None,
+    names: Hostnames = [],
+    insecure: Insecure = False,
+    ranges: Bounds = [],
+    columns: Annotated[
+        list[str], typer.Option(help="Use exactly these columns; repeat.")
+    ] = [],
+    patience: Patience = 600.0,
+    linger: Linger = 0.0,
+    min_cell: Annotated[
+        int | None, typer.Option(help="Smallest group of rows (5).")
+    ] = None,
+    privacy: Level = None,
+    cohort: Cohort = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of everything random (0).")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with settings as for 'afcl run'.")
+    ] = None,
+    engine: EngineName = DEFAULT,
 ) -> None:
     """Coordinate a run between machines, on Flower.
 
     Sites join with 'afcl join'. Killed or stopped, 'afcl serve --resume DIR' goes on.
     """
-    from afcl.exceptions import InputError
-    from afcl.runtime.federation import Plan
-    from afcl.runtime.results import RESULT
-
     if (out is None) == (resume is None):
         raise InputError("give --out DIR for a new run, or --resume DIR for an old one")
-    folder = Path(out or resume or ".").resolve()
     if insecure and tls is not None:
         raise InputError("--insecure and --tls exclude each other: leave one out")
+    folder = Path(out or resume or ".").resolve()
     if resume is not None:
-        plan = Plan.read(folder)
-        if (folder / RESULT).is_file():
-            typer.echo(f"{folder} is finished; nothing to resume.")
+        plan = _old_plan(folder)
+        if plan is None:
             return
     else:
         flags = {
@@ -99,15 +131,25 @@ def serve(
         }
         chosen = settings(config, flags)
         plan = _new_plan(folder, chosen, min_clients, ranges, patience, linger)
+    launcher, certificates = get_launcher(engine), None
     if insecure:
         print(f"warning: {INSECURE}", file=sys.stderr)
-    certificates = None
-    if not insecure:
-        from afcl.runtime.flower.keys import make_server_certificates
-
+    else:
         where = tls or folder / CERTIFICATES
-        certificates = make_server_certificates(where, [*names, host])
-    _coordinate(folder, plan, host, port, certificates)
+        certificates = launcher.certificates(where, [*names, host])
+    _coordinate(launcher, folder, plan, host, port, certificates)
+
+
+def _old_plan(folder: Path) -> Plan | None:
+    """Return the plan of the run to go on with, None if it is finished."""
+    from afcl.runtime.live.server import Plan
+    from afcl.runtime.results import RESULT
+
+    plan = Plan.read(folder)
+    if not (folder / RESULT).is_file():
+        return plan
+    typer.echo(f"{folder} is finished; nothing to resume.")
+    return None
 
 
 def _new_plan(
@@ -121,9 +163,8 @@ def _new_plan(
     import secrets
 
     from afcl.cli.run import chosen_method
-    from afcl.exceptions import InputError
     from afcl.privacy import EXACT_WARNING
-    from afcl.runtime.federation import PLAN, Plan
+    from afcl.runtime.live.server import PLAN, Plan
 
     if (folder / PLAN).exists():
         raise InputError(
@@ -147,55 +188,26 @@ def _new_plan(
         linger,
         parameters={**chosen, "privacy": level},
     )
-    plan.wishes()
+    plan.request()
     plan.write(folder)
     return plan
 
 
 def _coordinate(
-    folder: Path, plan: Plan, host: str, port: int, tls: Tls | None
+    launcher: Launcher, folder: Path, plan: Plan, host: str, port: int, tls: Tls | None
 ) -> None:
     """Start the engine, watch the run, end the engine whatever happens."""
     from afcl.cli.report import write_at_the_end
     from afcl.cli.signals import Ended, ended_by_signals
-    from afcl.cli.status import RunLog
-    from afcl.exceptions import InputError, Interrupted
-    from afcl.runtime.federation import FAILED
-    from afcl.runtime.flower import processes
-    from afcl.runtime.results import RESULT, read_result
+    from afcl.exceptions import Interrupted
+    from afcl.runtime.live.server import FAILED
+    from afcl.runtime.results import read_result
 
-    processes.require_free(host, port)
     (folder / FAILED).unlink(missing_ok=True)
-    engine = folder / "engine"
-    env = processes.environment(engine)
     try:
-        with (
-            ended_by_signals(),
-            processes.start_superlink(engine, host, port, tls, env) as link,
-        ):
+        with ended_by_signals(), launcher.serve(folder, host, port, tls) as server:
             _say_welcome(host, port, tls, plan)
-            address = processes.at(host, port)
-            known = _enrol_new(folder, address, tls, env, set())
-            told = {"out": str(folder)}
-            run = processes.submit(processes.APP, address, tls, env, told)
-            log, looked = RunLog(folder), time.monotonic()
-            while not (folder / RESULT).is_file():
-                _print_news(log)
-                if (folder / FAILED).is_file():
-                    said = json.loads((folder / FAILED).read_text(encoding="utf-8"))
-                    write_at_the_end(folder)
-                    raise InputError(said["reason"])
-                if not link.alive:
-                    raise InputError(
-                        f"the engine ended by itself: see {engine}, then go on with "
-                        f"'afcl serve --resume {folder}'"
-                    )
-                if time.monotonic() - looked > LOOK:
-                    looked = time.monotonic()
-                    _check_run(folder, run, address, tls, env)
-                known = _enrol_new(folder, address, tls, env, known)
-                time.sleep(PAUSE)
-            _print_news(log)
+            _watch(folder, server, keys=tls is not None)
     except (KeyboardInterrupt, Ended):
         text = f"stopped; 'afcl serve --resume {folder}' goes on"
         raise Interrupted(text) from None
@@ -209,26 +221,42 @@ def _coordinate(
     )
 
 
-def _print_news(log: RunLog) -> None:
-    """Print what is new in the run."""
-    for line in log.new_lines():
-        typer.echo(line)
-
-
-def _check_run(
-    folder: Path, run: str, address: str, tls: Tls | None, env: dict[str, str]
-) -> None:
-    """See whether the engine has given the run up without a word to us."""
-    from afcl.exceptions import InputError
-    from afcl.runtime.flower import processes
+def _watch(folder: Path, server: Server, keys: bool) -> None:
+    """Have the run served; say what is new in it until there is a result."""
+    from afcl.cli.report import write_at_the_end
+    from afcl.cli.status import RunLog
+    from afcl.runtime.live.server import read_failure
     from afcl.runtime.results import RESULT
 
-    status, details = processes.status(run, address, tls, env)
-    if status.startswith("finished") and not (folder / RESULT).is_file():
-        raise InputError(
-            f"the engine has ended the run ({status}: {details}): go on with "
-            f"'afcl serve --resume {folder}'"
-        )
+    known = _enrol_new(folder, server, set()) if keys else set()
+    server.begin()
+    log, looked = RunLog(folder), time.monotonic()
+    while not (folder / RESULT).is_file():
+        _echo(log.new_lines())
+        failure = read_failure(folder)
+        if failure is not None:
+            write_at_the_end(folder)
+            raise InputError(failure)
+        if not server.alive:
+            raise InputError(
+                f"the engine ended by itself: see {server.log.parent}, then go on with "
+                f"'afcl serve --resume {folder}'"
+            )
+        if time.monotonic() - looked > LOOK:
+            looked = time.monotonic()
+            trouble = server.trouble()
+            if trouble is not None and not (folder / RESULT).is_file():
+                again = f"'afcl serve --resume {folder}'"
+                raise InputError(f"{trouble}: go on with {again}")
+        if keys:
+            known = _enrol_new(folder, server, known)
+        time.sleep(PAUSE)
+    _echo(log.new_lines())
+
+
+def _echo(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
 
 
 def _say_welcome(host: str, port: int, tls: Tls | None, plan: Plan) -> None:
@@ -240,32 +268,28 @@ def _say_welcome(host: str, port: int, tls: Tls | None, plan: Plan) -> None:
     )
 
 
-def _enrol_new(
-    folder: Path, address: str, tls: Tls | None, env: dict[str, str], known: set[Path]
-) -> set[Path]:
+def _enrol_new(folder: Path, server: Server, known: set[Path]) -> set[Path]:
     """Register keys that were put into the run's folder since the last look."""
-    from afcl.runtime.flower import processes
-
     found = set((folder / ENROLLED).glob("*.pub"))
-    if tls is not None:
-        for key in sorted(found - known):
-            processes.register(key, address, tls, env)
-            typer.echo(f"enrolled {key.stem}")
+    for key in sorted(found - known):
+        server.enrol(key)
+        typer.echo(f"enrolled {key.stem}")
     return found
 
 
 def enrol(
-    keys: list[Path] = typer.Argument(..., help="Public keys of sites.", metavar="KEY"),
-    run: Path | None = typer.Option(
-        None, help="Folder of the run (the only one here).", metavar="DIR"
-    ),
+    keys: Annotated[
+        list[Path], typer.Argument(help="Public keys of sites.", metavar="KEY")
+    ],
+    run: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run (the only one here).", metavar="DIR"),
+    ] = None,
 ) -> None:
     """Let sites join a run: their public keys, made with 'afcl keygen'.
 
     Works before and while the run is served; a restart remembers them.
     """
-    from afcl.exceptions import InputError
-
     folder = run if run is not None else _only_run(Path.cwd())
     for key in keys:
         if not key.is_file():
@@ -282,8 +306,7 @@ def enrol(
 
 
 def _only_run(where: Path) -> Path:
-    from afcl.exceptions import InputError
-    from afcl.runtime.federation import PLAN
+    from afcl.runtime.live.server import PLAN
 
     runs = [where] if (where / PLAN).is_file() else []
     runs += [path.parent for path in sorted(where.glob(f"*/{PLAN}"))]

@@ -6,9 +6,17 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from afcl.exceptions import InputError
+
+#: Options that both sides of a live run have.
+Insecure = Annotated[bool, typer.Option("--insecure", help="Go without TLS.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="What carries the messages.", metavar="NAME")
+]
 
 #: Every key a run may have, and its default (None: the preset's own).
 DEFAULTS: dict[str, Any] = {
@@ -36,9 +44,9 @@ _LISTS = ("columns", "drop", "ranges")
 
 def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
     """Merge defaults, the TOML file and the flags that were typed (not None)."""
-    said = {} if config is None else _read(config)
+    written = {} if config is None else _read(config)
     typed = {name: value for name, value in flags.items() if value not in (None, ())}
-    merged = {**DEFAULTS, **said, **typed}
+    merged = {**DEFAULTS, **written, **typed}
     for name in _LISTS:
         merged[name] = tuple(merged[name])
     merged["participation"] = participation(merged["participation"])
@@ -47,14 +55,14 @@ def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(config: Path) -> dict[str, Any]:
     try:
-        said = tomllib.loads(config.read_text())
+        written = tomllib.loads(config.read_text())
     except OSError as error:
         raise InputError(f"cannot read {config}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{config} is not TOML: {error}") from error
     known = {name.replace("_", "-"): name for name in DEFAULTS}
     merged = {}
-    for key, value in said.items():
+    for key, value in written.items():
         name = known.get(key.replace("_", "-"))
         if name is None:
             raise InputError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from afcl.runtime.federation import Plan
+    from afcl.runtime.live.server import Plan
     from afcl.trace import Event, RunHistory, SiteHistory
 
 #: Answers of a client before its run can end, the hello apart.
@@ -25,7 +25,7 @@ def status(
     folder: Path = typer.Argument(..., help="Folder of the run.", metavar="DIR"),
 ) -> None:
     """Tell who is in, who is late, k so far, and how long it may take."""
-    from afcl.runtime.federation import Plan
+    from afcl.runtime.live.server import Plan
 
     plan = Plan.read(folder)
     log = RunLog(folder)
@@ -128,7 +128,7 @@ def summary(history: RunHistory, plan: Plan, folder: Path, now: float) -> Iterab
 
 
 def _state(history: RunHistory, plan: Plan, folder: Path) -> str:
-    from afcl.runtime.federation import FAILED
+    from afcl.runtime.live.server import FAILED
     from afcl.runtime.results import RESULT
 
     again = f", resumed {history.resumed} times" if history.resumed else ""

@@ -15,11 +15,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.scale import Box, Ranges
-from afcl.kernels import BLOCK
-
-#: Numbers in a part of a table: 16 MB of them.
-PART = 1 << 21
+from afcl.parts import rows_in_a_part
+from afcl.scale import Box, Ranges
 
 T = TypeVar("T")
 
@@ -35,8 +32,8 @@ class Rows(Protocol):
     def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
         """Yield what `work` makes of each part of the rows, in their order.
 
-        Parts of :func:`rows_in_a_part` rows (but the last) give the bits that a table
-        in memory gives; others give the same but for rounding.
+        Parts of :func:`~afcl.parts.rows_in_a_part` rows (but the last) give the bits
+        that a table in memory gives; others give the same but for rounding.
         """
         ...
 
@@ -70,11 +67,6 @@ class Source(Protocol):
     def within(self, box: Box, places: Ints | None = None) -> Rows:
         """Return the rows in agreed columns (None: all) and units."""
         ...
-
-
-def rows_in_a_part(n_features: int) -> int:
-    """Return how many rows a part holds: a multiple of the kernels' block."""
-    return max(1, PART // (BLOCK * max(1, n_features))) * BLOCK
 
 
 class TableRows:

@@ -21,6 +21,7 @@ from afcl.data.files import names_in, rows_in
 from afcl.data.names import AnyPath
 from afcl.data.parquet import can_stream_parquet, memory_needed
 from afcl.data.sources import SiteFiles, SiteReader
+from afcl.data.streamed_rows import StreamedRows
 from afcl.data.tables import (
     Table,
     add_to_digest,
@@ -29,6 +30,7 @@ from afcl.data.tables import (
     look_into,
     read_table,
 )
+from afcl.scale import Box, Ranges
 
 #: Sites that hold more than this many bytes together are streamed.
 STREAM_ABOVE = 1 << 30
@@ -64,8 +66,6 @@ class StreamedTable:
         As in :class:`~afcl.data.Table`.
     shape : tuple of int
         Numbers of rows that are complete, and of columns.
-    low, high : ndarray of shape (n_columns,)
-        The extremes of every column.
     notes : tuple of str
         What was left out and why.
 
@@ -89,19 +89,19 @@ class StreamedTable:
         self._site = site
         self._missing = missing
         self._stamps = _stamps(site)
-        self.low = np.full(len(columns), np.inf)
-        self.high = np.full(len(columns), -np.inf)
+        low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
         reader = SiteReader(site, columns, missing)
         guess = sum(rows_in(file) for file in site.files)
         digest = begin_digest((guess, len(columns)), columns)
         for values, kept in reader.parts(streamed=True):
             rows = values if kept.all() else values[kept]
             if rows.shape[0]:
-                self.low = np.minimum(self.low, rows.min(axis=0))
-                self.high = np.maximum(self.high, rows.max(axis=0))
+                low = np.minimum(low, rows.min(axis=0))
+                high = np.maximum(high, rows.max(axis=0))
                 add_to_digest(digest, rows)
         reader.check(min_rows)
         self.shape = (reader.n_kept, len(columns))
+        self._ranges = Ranges(*self.shape, low, high)
         self._n_dropped = reader.n_rows - reader.n_kept
         self.notes = tuple(reader.notes() + _much(site, columns))
         # The shape comes first in the hash: rows that are left out spoil the guess.
@@ -115,6 +115,19 @@ class StreamedTable:
                 add_to_digest(digest, values)
             self._digest = str(digest.hexdigest())
         return str(self._digest)
+
+    @property
+    def rows(self) -> StreamedTable:
+        """What a client works on: the files themselves."""
+        return self
+
+    def ranges(self, extremes: bool = True) -> Ranges:
+        """Return what the client says of its rows for the agreement."""
+        return self._ranges if extremes else self._ranges.without_extremes()
+
+    def within(self, box: Box, places: Ints | None = None) -> StreamedRows:
+        """Return the rows in agreed columns (None: all) and units."""
+        return StreamedRows(self, box, places)
 
     def parts(self, size: int, places: Ints | None = None) -> Iterator[Floats]:
         """Yield the rows, `size` of them at a time and the rest at the end.
@@ -227,6 +240,11 @@ class HeldTable:
         """Numbers of rows and of columns."""
         n, d = self.table.values.shape
         return n, d
+
+    @property
+    def rows(self) -> Floats:
+        """What a client works on: the table."""
+        return self.table.values
 
     def fingerprint(self) -> str:
         """Return a hash of the rows and the columns' names."""

@@ -17,7 +17,7 @@ from types import ModuleType
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
 from afcl.kernels import reference
-from afcl.kernels.reference import BLOCK as BLOCK
+from afcl.parts import BLOCK as BLOCK
 
 __all__ = [
     "assign",

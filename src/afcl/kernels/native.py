@@ -14,7 +14,7 @@ from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
 from afcl.kernels.paths import crowding, join_seeds, ward
 from afcl.kernels.paths import levels as _levels
-from afcl.kernels.reference import BLOCK, in_order
+from afcl.kernels.reference import in_order
 from afcl.kernels.threads import in_ranges, matrix_products
 from afcl.kernels.tiles import (
     assign_rows,
@@ -25,6 +25,7 @@ from afcl.kernels.tiles import (
     tally_blocks,
 )
 from afcl.kernels.tiles import lloyd as _lloyd
+from afcl.parts import BLOCK
 
 __all__ = ["crowding", "join_seeds", "plus_plus", "silhouettes", "sums", "ward"]
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
+from afcl.parts import BLOCK
 
 #: Least distance of two means in :func:`crowding`.
 CLOSEST = 1e-12
-#: Rows whose sums :func:`tally` forms together, before blocks are added in order.
-BLOCK = 4096
 
 
 def squared_distances(X: Floats, centers: Floats) -> Floats:

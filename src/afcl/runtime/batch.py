@@ -21,7 +21,6 @@ from afcl.core.checks import HIGH, LARGEST, LOW
 from afcl.core.client import SEEDING_SAMPLE
 from afcl.core.messages import Batch, Plan
 from afcl.core.params import DefaultParams
-from afcl.core.scale import Box, Ranges
 from afcl.core.tasks import COUNT, Cohort, Parts
 from afcl.exceptions import InputError
 from afcl.kernels import BLOCK
@@ -31,9 +30,11 @@ from afcl.privacy import batch as private
 from afcl.privacy.grouping import EXACT
 from afcl.privacy.levels import MASKS, parse_level
 from afcl.privacy.masks import MOST_COUNTS, MOST_SUMS
-from afcl.runtime.coordinator import Spec, agreed_box
+from afcl.runtime.agreement import agreed_box
+from afcl.runtime.coordinator import Spec
 from afcl.runtime.message_sizes import Sizes, hello_sizes, part_sizes, summary_sizes
 from afcl.runtime.schedule import Rounds, Schedule
+from afcl.scale import Box, Ranges
 
 T = TypeVar("T")
 #: Clients or cohorts of one call: what it works on stays in the cache.

@@ -20,13 +20,15 @@ from afcl.core.messages import Broadcast
 from afcl.core.protocol import SCHEDULE
 from afcl.core.terms import AskHello, AskStep
 from afcl.methods.afcl import Afcl
+from afcl.runtime.agreement import Agreement, AgreementRequest, Say, agreed_box
 from afcl.runtime.batch import Answers, SiteBatch
 from afcl.runtime.codec import encode
-from afcl.runtime.coordinator import Agreed, Coordinator, Spec, Tally, agreed_box
-from afcl.runtime.demands import demands
+from afcl.runtime.coordinator import Coordinator, Spec, Tally
 from afcl.runtime.message_sizes import digits, task_sizes
+from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import PART, PROBABILITY, Bound, Rounds
 from afcl.runtime.transport import Failure, Reply, Ticket
+from afcl.scale import Ranges
 from afcl.trace import Trace
 
 #: Why a site does not answer, see :func:`privacy.masks.remember`.
@@ -57,7 +59,10 @@ class BatchCoordinator(Coordinator):
         trace: Trace | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        super().__init__(spec, RoundClock(), trace=trace, clock=clock)
+        agreement = BatchRollCall(spec, sites, self._say_batch)
+        super().__init__(
+            spec, RoundClock(), trace=trace, clock=clock, agreement=agreement
+        )
         self.sites = sites
         self._draws = _Draws(bound)
         self._contact = np.zeros(len(sites), dtype=np.int64)
@@ -66,22 +71,6 @@ class BatchCoordinator(Coordinator):
         self._arrived: Answers | None = None
 
     # -------------------------------------------------------------- the start
-
-    def _agree(self) -> Agreed:
-        """Step 0, on what all sites say taken together."""
-        scale = self.spec.scale
-        demands(self.spec.method, self.spec.options, scale, len(self.sites))
-        self.sites.refuse_small(self.spec.names)
-        self._introduce()
-        ranges = self.sites.ranges(isinstance(scale, str))
-        sample = len(encode(replace(ranges, n_rows=1)))
-        self._say_batch(
-            "ranges",
-            np.arange(len(self.sites)),
-            rows=self.sites.sizes,
-            bytes=sample + digits(self.sites.sizes) - 1,
-        )
-        return Agreed(agreed_box(scale, [ranges]), ranges.n_rows)
 
     def _greet(self, awaited: set[ClientId]) -> None:
         """Hear everybody's hello."""
@@ -161,6 +150,45 @@ class BatchCoordinator(Coordinator):
     def _say_batch(self, event: str, clients: Ints, **columns: Any) -> None:
         stamp = {} if self._clock is None else {"at": self._clock()}
         self.trace.add_batch(event, clients, tick=self._tick, **columns, **stamp)
+
+
+class BatchRollCall:
+    """The agreement of sites that are asked together: what all say, taken together.
+
+    `say_batch` records an event of many clients.
+    """
+
+    live = False
+
+    def __init__(
+        self, spec: Spec, sites: SiteBatch, say_batch: Callable[..., None]
+    ) -> None:
+        self._spec = spec
+        self._sites = sites
+        self._say_batch = say_batch
+
+    def agree(self, say: Say) -> Agreement:
+        """Hear everybody's ranges, and settle the box."""
+        spec, sites = self._spec, self._sites
+        requirements(spec.method, spec.options, spec.scale, len(sites))
+        sites.refuse_small(spec.names)
+        request = AgreementRequest(scale=spec.scale)
+        ranges = sites.ranges(request.extremes)
+        sample = len(encode(replace(ranges, n_rows=1)))
+        self._say_batch(
+            "ranges",
+            np.arange(len(sites)),
+            rows=sites.sizes,
+            bytes=sample + digits(sites.sizes) - 1,
+        )
+        return Agreement((), agreed_box(spec.scale, [ranges]), ranges.n_rows)
+
+    def resume(self, say: Say) -> None:
+        """Do nothing: a batch has no journal."""
+
+    def ranges(self, client: ClientId) -> Ranges | None:
+        """Return None: what a batch says is not held against its extremes."""
+        return None
 
 
 class RoundClock:

@@ -18,19 +18,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.scale import Box, Ranges
+from afcl.data.streamed_rows import AgreedRows
 from afcl.exceptions import InputError
 from afcl.runtime.partitions import (
     Fault,
     Partition,
     Work,
-    facts,
     labelled,
     mapped,
+    summary,
     taken,
-    told,
+    tried,
     worked,
 )
+from afcl.scale import Box, Ranges
 
 #: Partitions that are worked on together where there is no cluster.
 AT_ONCE = 64
@@ -82,23 +83,26 @@ class ClusterTable:
         named = all(isinstance(name, str) for name in names)
         self.columns: tuple[str, ...] = names if named else ()
         self._partitions = [Partition(i, names) for i in range(len(self._delayed))]
-        known = list(self.collect(facts))
-        counts = [fact.n_rows for fact in known]
+        known = list(self.collect(summary))
+        counts = [each.ranges.n_rows for each in known]
         if not sum(counts):
             raise InputError("this Dask collection has no rows: check how it was read")
         self._partitions = [Partition(i, names, n) for i, n in enumerate(counts)]
         self._ends: Ints = np.cumsum(counts)
-        self._digests = [fact.digest for fact in known]
+        self._digests = [each.digest for each in known]
         self.shape = (sum(counts), len(names))
-        self.low: Floats = np.min([fact.low for fact in known], axis=0)
-        self.high: Floats = np.max([fact.high for fact in known], axis=0)
+        self.low: Floats = np.min([each.ranges.low for each in known], axis=0)
+        self.high: Floats = np.max([each.ranges.high for each in known], axis=0)
+
+    @property
+    def rows(self) -> ClusterTable:
+        """What a client works on: the collection, wherever it is."""
+        return self
 
     def ranges(self, extremes: bool = True) -> Ranges:
         """Return what the client says of its rows for the agreement."""
-        n, d = self.shape
-        if not extremes:
-            return Ranges(n, d, np.empty(0), np.empty(0))
-        return Ranges(n, d, self.low, self.high)
+        ranges = Ranges(*self.shape, self.low, self.high)
+        return ranges if extremes else ranges.without_extremes()
 
     def medians(self) -> Floats:
         """Return the median of every column, of a seeded sample of many rows."""
@@ -110,8 +114,8 @@ class ClusterTable:
 
     def fingerprint(self) -> str:
         """Return a hash of names, rows and partitions."""
-        said = repr((self.shape, self.columns, self._digests))
-        return hashlib.sha256(said.encode()).hexdigest()
+        content = repr((self.shape, self.columns, self._digests))
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def within(self, box: Box, places: Ints | None = None) -> ClusterRows:
         """Return the rows in agreed columns (None: all) and units."""
@@ -153,7 +157,7 @@ class ClusterTable:
         chosen = self._partitions
         if numbers is not None:
             chosen = [self._partitions[i] for i in numbers]
-        for result in _computed(self._tasks(told, work, chosen)):
+        for result in _computed(self._tasks(tried, work, chosen)):
             if isinstance(result, Fault):
                 raise InputError(result.words)
             yield result
@@ -173,39 +177,14 @@ class ClusterTable:
         ]
 
 
-class ClusterRows:
-    """The rows of a :class:`ClusterTable` in agreed columns and units.
-
-    Parameters
-    ----------
-    table
-        Where the rows are.
-    box
-        The agreed map.
-    places
-        Where the agreed columns are; None: they are the table's.
-    """
-
-    def __init__(self, table: ClusterTable, box: Box, places: Ints | None) -> None:
-        self._table = table
-        self._box = box
-        self._places = places
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and of features."""
-        return self._table.shape[0], self._box.low.shape[0]
+class ClusterRows(AgreedRows["ClusterTable"]):
+    """The rows of a :class:`ClusterTable` in agreed columns and units."""
 
     def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
         """Yield what `work` makes of each part of the rows, in their order."""
         each = partial(mapped, work, self._box, self._places)
         for results in self._table.collect(each):
             yield from results
-
-    def take(self, index: Ints) -> Floats:
-        """Return the rows at these increasing positions."""
-        rows = self._table.take(index)
-        return self._box.scale(rows if self._places is None else rows[:, self._places])
 
     def labels(self, function: Callable[[Floats], Ints]) -> Any:
         """Return labels of all rows that stay on the cluster, not computed yet.

@@ -12,9 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from afcl._typing import ClientId
 from afcl.core.messages import (
@@ -27,26 +25,23 @@ from afcl.core.messages import (
     refuse_unless,
 )
 from afcl.core.protocol import AnyMethod, Clustering, Message
-from afcl.core.scale import Box, Ranges, given_box, minmax_box, no_box
-from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
+from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.exceptions import InputError, RejectedMessage
+from afcl.runtime.agreement import (
+    LONGEST_REASON,
+    NOT_ASKED,
+    Agreement,
+    AgreementStep,
+    RollCall,
+)
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.demands import demands
-from afcl.runtime.journal import Entry, Journal
+from afcl.runtime.journal import AGREEMENT, COORDINATOR, LEFT, Entry, Journal
+from afcl.runtime.requirements import requirements
 from afcl.runtime.transport import Failure, Reply, Ticket, Transport
 from afcl.trace import SCHEMA, Trace
 
-#: Contact number of the agreement on scales, before the hello (0).
-AGREEMENT = -1
-#: Stands in the journal where a client left, and for the server's own entry.
-LEFT, SERVER = -2, -1
 #: A client whose messages were refused so often in a row is not asked again.
 REFUSALS = 3
-#: Longest reason of a refusal that is written down.
-LONGEST = 300
-
-#: Records an event.
-Say = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -60,31 +55,6 @@ class Spec:
     max_rounds: int = 100
     run: str = "run"
     names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Agreed:
-    """What everybody works with from here on: columns (none: all), box, rows."""
-
-    box: Box
-    n_rows: int
-    columns: tuple[str, ...] = ()
-
-
-class Door(Protocol):
-    """Where the sites of a live run agree on columns and scale."""
-
-    def agree(self, say: Say) -> Agreed:
-        """Wait until enough sites fit together, and settle what they work with."""
-        ...
-
-    def resume(self, say: Say) -> None:
-        """Take up the agreement of an interrupted run."""
-        ...
-
-    def ranges(self, client: ClientId) -> Ranges:
-        """Return the rows and the extremes that a client has announced."""
-        ...
 
 
 @dataclass
@@ -127,9 +97,9 @@ class Coordinator:
         Receives every event.
     clock
         Returns the wall-clock time stamped on events (None: no stamp).
-    door
-        Where the sites of a live run agree. None: everybody who is there is asked once,
-        which is what a simulation does.
+    agreement
+        How the clients agree. None: everybody who is there is asked once, which is what
+        a simulation does.
     patience
         Seconds without any arrival after which a live run ends with what it has.
     """
@@ -142,7 +112,7 @@ class Coordinator:
         journal: Journal | None = None,
         trace: Trace | None = None,
         clock: Callable[[], float] | None = None,
-        door: Door | None = None,
+        agreement: AgreementStep | None = None,
         patience: float = math.inf,
     ) -> None:
         self.spec = spec
@@ -158,12 +128,11 @@ class Coordinator:
         self._terms: Terms | None = None
         self._params: Any = None
         self._state: Any = None
-        self._door = door
+        self._agreement = agreement or self._roll_call()
         self._patience = patience
         self._heard_at = -math.inf
         self._gone: set[ClientId] = set()
         self._answered: set[Ticket] = set()
-        self._ranges: dict[ClientId, Ranges] = {}
         self._rejected: dict[ClientId, int] = {}
         self._in_a_row: dict[ClientId, int] = {}
         self._shut_out: set[ClientId] = set()
@@ -227,16 +196,19 @@ class Coordinator:
     def _start(self) -> None:
         awaited = self._restore()
         if awaited is None:
-            if self._door is None:
-                agreed = self._agree()
-            else:
-                self._introduce()
-                agreed = self._door.agree(self._say)
+            self._introduce()
+            agreed = self._agreement.agree(self._say)
+            self._remember_refusals()
             self._open(self._settled(agreed))
             awaited = set(self.transport.members())
         self._greet(awaited)
 
-    def _settled(self, agreed: Agreed) -> Terms:
+    def _roll_call(self) -> RollCall:
+        spec = self.spec
+        group = requirements(spec.method, spec.options, spec.scale).group
+        return RollCall(self.transport, spec.run, spec.scale, group)
+
+    def _settled(self, agreed: Agreement) -> Terms:
         spec = self.spec
         terms = Terms(
             spec.run,
@@ -248,8 +220,8 @@ class Coordinator:
             agreed.n_rows,
             agreed.columns,
         )
-        if self._door is not None:
-            self._record(Entry(SERVER, AGREEMENT, encode(terms)))
+        if self._agreement.live:
+            self._record(Entry(COORDINATOR, AGREEMENT, encode(terms)))
         return terms
 
     def _greet(self, awaited: set[ClientId]) -> None:
@@ -264,7 +236,9 @@ class Coordinator:
             self._absorb_all()
             missing = awaited - asked - set(self._tallies)
             waiting = self._greeting() or missing or not self._tallies
-            if self._door is None or not waiting or self._silence() > self._patience:
+            if not (waiting and self._agreement.live):
+                break
+            if self._silence() > self._patience:
                 break
             self.transport.advance()
         if not self._tallies:
@@ -288,46 +262,6 @@ class Coordinator:
         """Whether a hello is still on its way."""
         return any(contact == 0 for _, contact, _ in self._flights.values())
 
-    def _agree(self) -> Agreed:
-        """Step 0: everybody's ranges, then the box; frozen from here on."""
-        members = list(self.transport.members())
-        if not members:
-            raise InputError("no client is there at the start")
-        scale = self.spec.scale
-        extremes = isinstance(scale, str)
-        if extremes and scale != "minmax":
-            raise InputError(
-                f"scale {scale!r} is unknown: give 'minmax', (low, high) or None"
-            )
-        asked = demands(self.spec.method, self.spec.options, scale)
-        for client in members:
-            ask = encode(AskRanges(self.spec.run, extremes, asked.group))
-            ticket = self.transport.send(client, AGREEMENT, ask)
-            self._flights[ticket] = (client, AGREEMENT, 0)
-        self._introduce()
-        ranges: dict[ClientId, Ranges] = {}
-        for answer, _, _ in self._arrivals():
-            if isinstance(answer, Failure):
-                self._say_failure(answer, AGREEMENT)
-                continue
-            try:
-                said = _ranges(decode(answer.data), extremes)
-            except RejectedMessage as error:
-                self._refuse(answer, AGREEMENT, error)
-                continue
-            ranges[answer.client] = said
-            self._say(
-                "ranges",
-                client=answer.client,
-                rows=said.n_rows,
-                bytes=len(answer.data),
-            )
-        if not ranges:
-            raise InputError("no client answered the agreement on scales")
-        self._ranges = ranges
-        heard = list(ranges.values())
-        return Agreed(agreed_box(scale, heard), sum(each.n_rows for each in heard))
-
     def _introduce(self) -> None:
         spec = self.spec
         self._say(
@@ -347,14 +281,14 @@ class Coordinator:
         the trace already tells is not told again. Returned is who agreed and had not
         said hello when the run was interrupted before its first round.
         """
-        if self._journal is None or self._door is None:
+        if self._journal is None or not self._agreement.live:
             return None
         log = self._journal.log
-        ours = [e for e in log if (e.client, e.contact) == (SERVER, AGREEMENT)]
+        ours = [e for e in log if (e.client, e.contact) == (COORDINATOR, AGREEMENT)]
         if not ours:
             return None
         self._open(decode(ours[0].data))
-        self._door.resume(self._say)
+        self._agreement.resume(self._say)
         self._known = {_key(event) for event in self.trace.events}
         said = [e for e in log if e.contact >= 0 or e.contact == LEFT]
         last = max((e.tick for e in said), default=0)
@@ -467,7 +401,7 @@ class Coordinator:
             elif answer.ticket in self._answered:
                 self._say("duplicate", client=answer.client)
             elif flight is None or flight[0] != answer.client:
-                error = RejectedMessage("answers nothing that this client was asked")
+                error = RejectedMessage(NOT_ASKED)
                 self._refuse(answer, AGREEMENT, error)
             else:
                 self._close(answer.ticket)
@@ -494,7 +428,7 @@ class Coordinator:
             self._close(ticket)
 
     def _record_left(self, client: ClientId) -> None:
-        if self._door is not None:
+        if self._agreement.live:
             self._record(Entry(client, LEFT, b"", tick=self._tick))
 
     def _leave(self, client: ClientId, **why: str) -> None:
@@ -535,9 +469,7 @@ class Coordinator:
         Refused is a hello of other rows; what is taken from the journal was compared
         when it came.
         """
-        client, known = hello.client, self._ranges.get(hello.client)
-        if self._door is not None:
-            known = self._door.ranges(client)
+        client, known = hello.client, self._agreement.ranges(hello.client)
         if known is None:
             return self._state
         refuse_unless(
@@ -554,7 +486,7 @@ class Coordinator:
     def _refuse(self, reply: Reply, contact: int, error: Exception) -> None:
         """Write down a refusal; who earns too many in a row is not asked again."""
         client = reply.client
-        reason = str(error)[:LONGEST]
+        reason = str(error)[:LONGEST_REASON]
         self._say("rejected", client=client, contact=contact, reason=reason)
         self._count_refusal(client)
         if self._in_a_row[client] < REFUSALS or client in self._shut_out:
@@ -621,41 +553,3 @@ def stamped(said: Any, client: ClientId, contact: int, version: int) -> Message:
         refuse_unless(stamps == (UNSTAMPED,) * 3, PRETENDS)
         return replace(said, client=client, contact=contact, version=version)
     raise RejectedMessage(f"a {type(said).__name__} does not answer contact {contact}")
-
-
-def _ranges(said: Any, extremes: bool) -> Ranges:
-    """Return an answer to the agreement, or refuse what no honest client says."""
-    if not isinstance(said, Ranges):
-        raise RejectedMessage(f"a {type(said).__name__} does not answer the agreement")
-    width = (said.n_features if extremes else 0,)
-    if said.n_rows < 0 or said.low.shape != width or said.high.shape != width:
-        raise RejectedMessage("ranges do not fit their number of columns")
-    if not (np.isfinite(said.low).all() and np.isfinite(said.high).all()):
-        raise RejectedMessage("ranges are not finite")
-    return said
-
-
-def agreed_box(scale: Any, ranges: list[Ranges]) -> Box:
-    """Return the map that everybody uses, from what the clients said of their rows."""
-    n_features = ranges[0].n_features
-    widths = sorted({said.n_features for said in ranges})
-    if len(widths) > 1:
-        raise InputError(
-            f"the clients have different numbers of columns, {widths}: "
-            "give every client the same columns"
-        )
-    if scale is None:
-        return no_box(n_features)
-    if isinstance(scale, str):
-        return minmax_box(ranges)
-    try:
-        low, high = scale
-    except (TypeError, ValueError):
-        raise InputError("scale must be 'minmax', (low, high) or None") from None
-    box = given_box(low, high)
-    if box.low.shape[0] != n_features:
-        raise InputError(
-            f"scale=(low, high) has bounds for {box.low.shape[0]} columns, "
-            f"the data have {n_features}"
-        )
-    return box

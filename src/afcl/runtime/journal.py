@@ -17,6 +17,16 @@ from types import TracebackType
 
 from afcl.exceptions import JournalError
 
+#: Contact number of the agreement on scales, before the hello (0).
+AGREEMENT = -1
+#: Stands where a contact would, in the entry of a client that left.
+LEFT = -2
+#: Stands where a client would, in the entry that holds the agreed terms.
+COORDINATOR = -1
+
+#: Stands before the run's identity since messages have format 2.
+LAYOUT = "messages-2"
+
 _FRAME = struct.Struct("<II")
 _KEY = struct.Struct("<qqqqI")
 
@@ -51,12 +61,14 @@ class Journal:
         self.path = Path(path)
         self.entries: dict[tuple[int, int], Entry] = {}
         self.log: list[Entry] = []
-        end = self._read(fingerprint) if self.path.exists() else 0
+        self._name = f"{LAYOUT} {fingerprint}".encode()
+        self._older = fingerprint.encode()
+        end = self._read() if self.path.exists() else 0
         self._file = open(self.path, "r+b" if end else "wb")
         self._file.truncate(end)
         self._file.seek(end)
         if not end:
-            self._append(fingerprint.encode())
+            self._append(self._name)
 
     def __enter__(self) -> Journal:
         return self
@@ -69,7 +81,7 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _read(self, fingerprint: str) -> int:
+    def _read(self) -> int:
         """Load the whole entries; return where the next one goes (0: start anew)."""
         data = self.path.read_bytes()
         at = 0
@@ -82,11 +94,21 @@ class Journal:
             at += _FRAME.size + length
             if first:
                 first = False
-                if body != fingerprint.encode():
-                    raise JournalError(f"{self.path} belongs to another run")
+                self._check_name(body)
             else:
                 self._keep(_unpack(body))
         return at
+
+    def _check_name(self, name: bytes) -> None:
+        """Refuse a journal of another run, or of messages that cannot be read."""
+        if name == self._older:
+            raise JournalError(
+                f"{self.path} was written by an older version of afcl, whose messages "
+                "this one cannot read: finish that run with the older version, or "
+                "begin a new one in another folder (or with --force)"
+            )
+        if name != self._name:
+            raise JournalError(f"{self.path} belongs to another run")
 
     def _keep(self, entry: Entry) -> None:
         self.entries[entry.client, entry.contact] = entry

@@ -15,8 +15,8 @@ import numpy as np
 
 from afcl._typing import AnyArray, Floats, Ints
 from afcl.core.rows import TableRows
-from afcl.core.scale import Box
 from afcl.exceptions import InputError
+from afcl.scale import Box, Ranges
 
 T = TypeVar("T")
 
@@ -31,12 +31,10 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PartitionSummary:
     """What is known of a partition once it has been read."""
 
-    n_rows: int
-    low: Floats
-    high: Floats
+    ranges: Ranges
     digest: str
 
 
@@ -51,8 +49,8 @@ class Fault:
 Work: TypeAlias = Callable[[Floats, Partition], T]
 
 
-def told(partition: Partition, work: Work[T], held: Any) -> T | Fault:
-    """Do the work, or tell what is wrong with the partition."""
+def tried(partition: Partition, work: Work[T], held: Any) -> T | Fault:
+    """Do the work, or return what is wrong with the partition."""
     try:
         return worked(partition, work, held)
     except InputError as error:
@@ -70,7 +68,7 @@ def worked(partition: Partition, work: Work[T], held: Any) -> T:
     return work(values, partition)
 
 
-def facts(values: Floats, partition: Partition) -> Facts:
+def summary(values: Floats, partition: Partition) -> PartitionSummary:
     """Count and check the rows of a partition."""
     n, d = values.shape
     bad = ~np.isfinite(values).all(axis=0)
@@ -82,7 +80,8 @@ def facts(values: Floats, partition: Partition) -> Facts:
         )
     low = values.min(axis=0) if n else np.full(d, np.inf)
     high = values.max(axis=0) if n else np.full(d, -np.inf)
-    return Facts(n, low, high, hashlib.sha256(values.data).hexdigest())
+    digest = hashlib.sha256(values.data).hexdigest()
+    return PartitionSummary(Ranges(n, d, low, high), digest)
 
 
 def mapped(

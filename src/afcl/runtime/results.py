@@ -22,11 +22,12 @@ from typing import IO, Any
 import numpy as np
 
 from afcl import __version__
-from afcl._typing import Ints
+from afcl._typing import ClientId, Ints
 from afcl.core.protocol import Clustering
-from afcl.core.scale import Box
 from afcl.exceptions import InputError
+from afcl.runtime.coordinator import Finished, Tally
 from afcl.runtime.simulate import LabelParts, Labels, Outcome
+from afcl.scale import Box
 
 RUN = "run.json"
 RESULT = "result.json"
@@ -71,8 +72,8 @@ def _make(folder: Path) -> None:
 
 def fingerprint(inputs: Sequence[str], parameters: Mapping[str, Any]) -> str:
     """Return the identity of a run: its inputs and everything that steers it."""
-    said = json.dumps([list(inputs), dict(parameters)], sort_keys=True, default=str)
-    return hashlib.sha256(said.encode()).hexdigest()
+    content = json.dumps([list(inputs), dict(parameters)], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def open_folder(folder: Path, identity: str, force: bool) -> dict[str, Any] | None:
@@ -111,8 +112,7 @@ def _remove(path: Path) -> None:
 
 def _identity(folder: Path) -> str | None:
     try:
-        said = json.loads((folder / RUN).read_text())
-        return str(said["identity"])
+        return str(json.loads((folder / RUN).read_text())["identity"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -125,42 +125,70 @@ def versions() -> dict[str, str]:
 
 
 def describe(
-    outcome: Outcome,
-    names: Sequence[str],
+    finished: Finished,
+    clustering: Clustering,
     columns: Sequence[str],
+    sites: Sequence[Mapping[str, Any]],
     parameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the content of ``result.json``."""
-    clustering, finished = outcome.clustering, outcome.finished
-    box = finished.terms.box
-    tallies = finished.tallies
-    counted = [_sizes(labels, clustering.k) for labels in outcome.labels]
+    """Return the content of ``result.json``: no row and no label.
+
+    Parameters
+    ----------
+    finished
+        The run.
+    clustering
+        Its answer, clusters in the order in which they are numbered.
+    columns
+        Names of the columns.
+    sites
+        What is said of every site, see :func:`describe_site`.
+    parameters
+        What the run was asked for.
+    """
+    box, centers = finished.terms.box, clustering.centers
     return {
         "n_clusters": clustering.k,
         "columns": list(columns),
-        "centers": None
-        if clustering.centers is None
-        else box.unscale(clustering.centers).tolist(),
-        "sizes": [int(size) for size in clustering.sizes],
+        "centers": None if centers is None else box.unscale(centers).tolist(),
+        "sizes": [round(size) for size in clustering.sizes.tolist()],
         "scores": clustering.scores,
         "path": [{"k": level.k, "scores": level.scores} for level in clustering.path],
-        "sites": [
-            {
-                "name": name,
-                "rows": sum(counted[client]),
-                "messages": tallies[client].messages if client in tallies else 0,
-                "bytes": tallies[client].bytes if client in tallies else 0,
-                "rejected": finished.rejected.get(client, 0),
-                "sizes": counted[client],
-            }
-            for client, name in enumerate(names)
-        ],
+        "sites": list(sites),
         "tree": tree_of(clustering),
         "rounds": finished.rounds,
         "scale": {"low": box.low.tolist(), "span": box.span.tolist()},
         "parameters": dict(parameters),
         "versions": versions(),
     }
+
+
+def describe_site(finished: Finished, client: ClientId, name: str) -> dict[str, Any]:
+    """Return what ``result.json`` says of a site; nothing came of one never heard."""
+    tally = finished.tallies.get(client, Tally())
+    return {
+        "name": name,
+        "rows": tally.rows,
+        "messages": tally.messages,
+        "bytes": tally.bytes,
+        "rejected": finished.rejected.get(client, 0),
+    }
+
+
+def describe_simulated(
+    outcome: Outcome,
+    names: Sequence[str],
+    columns: Sequence[str],
+    parameters: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the content of ``result.json`` where everybody's labels are known."""
+    clustering, finished = outcome.clustering, outcome.finished
+    sites = []
+    for client, (name, labels) in enumerate(zip(names, outcome.labels, strict=True)):
+        sizes = _sizes(labels, clustering.k)
+        known = describe_site(finished, client, name)
+        sites.append({**known, "rows": sum(sizes), "sizes": sizes})
+    return describe(finished, clustering, columns, sites, parameters)
 
 
 def _sizes(labels: Labels, k: int) -> list[int]:
@@ -224,8 +252,13 @@ def write_result(
         for level in result["path"]
     )
     write_text(folder / "path.csv", _csv(["k", *indices], levels))
-    write_text(folder / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
+    write_result_file(folder, result)
     (folder / JOURNAL).unlink(missing_ok=True)
+
+
+def write_result_file(folder: Path, result: Mapping[str, Any]) -> None:
+    """Write ``result.json``, of which NaN is no part."""
+    write_text(folder / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 def write_labels(path: Path, labels: Ints | Iterable[Ints]) -> None:

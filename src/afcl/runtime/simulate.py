@@ -19,9 +19,9 @@ from afcl.exceptions import InputError
 from afcl.runtime.batch import SiteBatch, Threads, fits
 from afcl.runtime.batch_coordinator import BatchCoordinator
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
-from afcl.runtime.demands import demands
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
+from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import Replay, Schedule
 from afcl.runtime.site import Site
 from afcl.trace import Trace
@@ -105,7 +105,7 @@ def simulate(
         joined = _joined(tables)
         if joined is not None and fits(spec, *joined, schedule):
             return simulate_batch(spec, *joined, schedule, trace=trace, clock=clock)
-    demands(spec.method, spec.options, spec.scale, len(tables))
+    requirements(spec.method, spec.options, spec.scale, len(tables))
     sites = [Site(table) for table in tables]
     bound = schedule.bind(len(sites), spec.seed)
     transport = InProcess(sites, bound, journal.entries if journal else None)

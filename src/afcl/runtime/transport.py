@@ -33,7 +33,12 @@ class Failure:
 
 
 class Transport(Protocol):
-    """Carries requests to clients and answers back; knows nothing of methods."""
+    """Carries requests to clients and answers back; knows nothing of methods.
+
+    What the coordinator needs, tried by ``tests/runtime/test_transports.py``. A new
+    network does not implement it: it is an :class:`~afcl.runtime.live.engine.Engine`,
+    which :class:`~afcl.runtime.live.admission.Admission` makes a transport of.
+    """
 
     def members(self) -> Sequence[ClientId]:
         """Return the clients that could be asked something right now."""

@@ -117,7 +117,8 @@ class Trace:
 
     def of(self, *kinds: str) -> list[Event]:
         """Return the events of these kinds, in order; a batch gives one per client."""
-        return [event for event in each(self.events) if event["event"] in kinds]
+        some = (e for e in self.events if e.get("of", e["event"]) in kinds)
+        return list(each(some))
 
     def write(self, path: Path | str) -> None:
         """Write all events to a JSONL file."""

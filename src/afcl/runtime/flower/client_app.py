@@ -9,8 +9,8 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from afcl.exceptions import AfclError
-from afcl.runtime.flower.post import packed, unpacked
-from afcl.runtime.member import answer
+from afcl.runtime.flower.engine import packed, unpacked
+from afcl.runtime.live.member import answer
 
 app = ClientApp()
 

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from afcl.exceptions import AfclError
-from afcl.runtime.federation import FAILED, serve_run
-from afcl.runtime.flower.post import GridPost
-from afcl.runtime.results import write_text
+from afcl.runtime.flower.engine import GridEngine
+from afcl.runtime.live.server import serve_run, write_failure
 
 app = ServerApp()
 
@@ -22,8 +20,8 @@ def main(grid: Grid, context: Context) -> None:
     """Serve the run; what goes wrong is left in the folder for ``afcl serve``."""
     folder = Path(str(context.run_config["out"]))
     try:
-        serve_run(GridPost(grid), folder)
+        serve_run(GridEngine(grid), folder)
     except Exception as error:
         reason = str(error) if isinstance(error, AfclError) else repr(error)
-        write_text(folder / FAILED, json.dumps({"reason": reason}) + "\n")
+        write_failure(folder, reason)
         raise

@@ -13,7 +13,6 @@ switched off.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import time
@@ -22,16 +21,21 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from afcl.exceptions import InputError
-from afcl.runtime.federation import FAILED
-from afcl.runtime.flower import processes
-from afcl.runtime.member import Membership, keep_membership
+from afcl.runtime.flower import commands
+from afcl.runtime.flower.child import Child
+from afcl.runtime.flower.environment import environment as flower_environment
+from afcl.runtime.flower.network import LOOPBACK, at, free_port
+from afcl.runtime.flower.superlink import start_superlink
+from afcl.runtime.live.membership import Membership, keep_membership
+from afcl.runtime.live.server import read_failure
 from afcl.runtime.results import RESULT
 
 #: The app that is handed to the engine: no code, only where the library has it.
 APP = Path(__file__).parent / "simulation"
-_HERE = "127.0.0.1"
-#: Seconds between two looks at the folder, and between two at the engine.
-_PAUSE, _LOOK = 0.2, 10.0
+#: Seconds between two looks at the folder.
+_PAUSE = 0.2
+#: Seconds between two looks at the engine.
+_LOOK = 10.0
 #: Bytes of shared memory for messages under way; Ray takes a third of it all unasked.
 _STORE = 256 << 20
 
@@ -46,7 +50,7 @@ def require_simulation() -> None:
 
 def environment(home: Path, scratch: Path) -> dict[str, str]:
     """Return the environment of the engine's processes; Ray's files go to `scratch`."""
-    return processes.environment(home) | {
+    return flower_environment(home) | {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         # Despite the name: no cluster means that everything stays on the loopback.
@@ -72,7 +76,7 @@ def serve_simulated(
     Parameters
     ----------
     folder
-        Holds the plan (:class:`~afcl.runtime.federation.Plan`); the result goes there.
+        Holds the plan (:class:`~afcl.runtime.live.server.Plan`); the result goes there.
     sites
         Holds a folder for every site, see :func:`lay_out`; each gets its labels.
     cores
@@ -87,13 +91,13 @@ def serve_simulated(
     scratch = Path(tempfile.mkdtemp(prefix="afcl-"))
     try:
         env = environment(engine, scratch)
-        port = processes.free_port()
-        with processes.start_superlink(
-            engine, _HERE, port, None, env, simulation=True
+        port = free_port()
+        with start_superlink(
+            engine, LOOPBACK, port, None, env, simulation=True
         ) as link:
-            run = processes.submit(
+            run = commands.submit(
                 APP,
-                processes.at(_HERE, port),
+                at(LOOPBACK, port),
                 None,
                 env,
                 {"out": str(folder.resolve()), "sites": str(sites.resolve())},
@@ -107,7 +111,7 @@ def serve_simulated(
 
 def _wait(
     folder: Path,
-    link: processes.Child,
+    link: Child,
     run: str,
     port: int,
     env: dict[str, str],
@@ -116,17 +120,15 @@ def _wait(
     """Wait for the result, or say why there will be none."""
     looked = time.monotonic()
     while not (folder / RESULT).is_file():
-        if (folder / FAILED).is_file():
-            said = json.loads((folder / FAILED).read_text(encoding="utf-8"))
-            raise InputError(said["reason"])
+        failure = read_failure(folder)
+        if failure is not None:
+            raise InputError(failure)
         now = time.monotonic()
         if not link.alive or now > deadline:
             raise InputError(f"the engine brought no result: see {link.log}")
         if now - looked > _LOOK:
             looked = now
-            status, details = processes.status(
-                run, processes.at(_HERE, port), None, env
-            )
-            if status.startswith("finished") and not (folder / RESULT).is_file():
-                raise InputError(f"the engine has ended the run ({status}: {details})")
+            ended = commands.ended(run, at(LOOPBACK, port), None, env)
+            if ended is not None and not (folder / RESULT).is_file():
+                raise InputError(ended)
         time.sleep(_PAUSE)

@@ -10,9 +10,11 @@ import numpy as np
 
 from afcl._typing import Floats
 
-#: What a column must look like to be noted; see :func:`looks`.
+#: A column whose range shares more than this with the others' is not noted.
 OVERLAP = 0.25
+#: Nor is one where the others differ by more than this part of the conversion.
 SPREAD = 0.25
+#: A median nearer to zero than this part of the span says nothing amid both signs.
 OFF_CENTRE = 0.25
 
 
@@ -45,30 +47,33 @@ CONVERSIONS = (
 )
 
 
-class Extents(NamedTuple):
-    """Where columns lie: each of shape (n_columns,), or (n_sites, n_columns)."""
+class ColumnStats(NamedTuple):
+    """Where columns lie: each of shape (n_columns,), or (n_sites, n_columns).
+
+    The medians over sites of `span` are not `high - low` of the other medians.
+    """
 
     low: Floats
     high: Floats
     middle: Floats
     span: Floats
 
-    def at(self, column: int) -> Extents:
+    def at(self, column: int) -> ColumnStats:
         """Return those of one column."""
-        return Extents(*(part[..., column] for part in self))
+        return ColumnStats(*(part[..., column] for part in self))
 
-    def typical(self) -> Extents:
+    def typical(self) -> ColumnStats:
         """Return the medians over the sites."""
-        return Extents(*(np.median(part, axis=0) for part in self))
+        return ColumnStats(*(np.median(part, axis=0) for part in self))
 
-    def moved(self, units: Conversion) -> Extents:
+    def moved(self, units: Conversion) -> ColumnStats:
         """Return the same in the smaller units, where the numbers are larger."""
         low, high, middle = (part * units.factor + units.offset for part in self[:3])
-        return Extents(low, high, middle, self.span * units.factor)
+        return ColumnStats(low, high, middle, self.span * units.factor)
 
 
-def looks(
-    own: Extents, others: Extents, typical: Extents | None = None
+def converted_columns(
+    own: ColumnStats, others: ColumnStats, typical: ColumnStats | None = None
 ) -> dict[tuple[Conversion, bool], list[int]]:
     """Return the columns that look converted: by what, and whether they are larger.
 
@@ -96,7 +101,7 @@ def looks(
     return grouped
 
 
-def _mismatch(small: Extents, large: Extents, conversion: Conversion) -> Floats:
+def _mismatch(small: ColumnStats, large: ColumnStats, conversion: Conversion) -> Floats:
     """Return how far the conversion is from taking one to the other, as a logarithm."""
     moved = small.moved(conversion)
     middle = _apart(large.middle, moved.middle)
@@ -104,7 +109,7 @@ def _mismatch(small: Extents, large: Extents, conversion: Conversion) -> Floats:
 
 
 def _stands_out(
-    own: Extents, others: Extents, conversion: Conversion, larger: bool
+    own: ColumnStats, others: ColumnStats, conversion: Conversion, larger: bool
 ) -> bool:
     """Whether one column of a site is set apart from the others', who agree."""
     if _overlap(own, others.typical()) > OVERLAP:
@@ -121,13 +126,13 @@ def _stands_out(
     return bool(max(middles, spans) <= SPREAD * math.log(conversion.factor))
 
 
-def _overlap(a: Extents, b: Extents) -> float:
+def _overlap(a: ColumnStats, b: ColumnStats) -> float:
     """Return how much of two ranges together is in both."""
     shared = min(a.high, b.high) - max(a.low, b.low)
     return float(shared / (max(a.high, b.high) - min(a.low, b.low)))
 
 
-def _centred(column: Extents) -> bool:
+def _centred(column: ColumnStats) -> bool:
     """Whether both signs occur and the median is near zero: ratios say little."""
     signed = column.low < 0 < column.high
     return bool(signed and abs(column.middle) < OFF_CENTRE * column.span)

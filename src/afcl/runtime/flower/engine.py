@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flower's grid as a post: bytes out, bytes back, one request at a time to a node."""
+"""Flower's grid as an engine: bytes out and back, one request at a time to a node."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def unpacked(content: RecordDict) -> tuple[bytes, str]:
     return bytes(record[DATA]), str(record[TROUBLE])
 
 
-class GridPost:
-    """A post for the lobby over Flower's `Grid`."""
+class GridEngine:
+    """An engine of live runs over Flower's `Grid`."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server of a live run: from a folder with a plan to a folder with a result.
 
-Engine-free: it is given a post, and drives the same coordinator as the simulator.
+It is given an engine, and drives the same coordinator as the simulator.
 """
 
 from __future__ import annotations
@@ -17,23 +17,27 @@ from afcl._typing import ClientId
 from afcl.core.terms import Answer, Finish
 from afcl.exceptions import InputError
 from afcl.methods import get_method
-from afcl.runtime.agreement import Scale, Wishes
+from afcl.runtime.agreement import AgreementRequest, Scale
 from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
-from afcl.runtime.demands import demands
 from afcl.runtime.journal import Journal
-from afcl.runtime.lobby import Lobby, Post
+from afcl.runtime.live.admission import Admission
+from afcl.runtime.live.engine import Engine
+from afcl.runtime.requirements import requirements
 from afcl.runtime.results import (
     JOURNAL,
     TRACE,
-    tree_of,
-    versions,
+    describe,
+    describe_site,
     write_result,
     write_text,
 )
 from afcl.trace import Event, Trace, read_trace, to_line
 
-PLAN, FAILED = "plan.json", "failed.json"
+#: What the run is, written before it begins.
+PLAN = "plan.json"
+#: Why the run failed, if it did.
+FAILED = "failed.json"
 
 
 @dataclass(frozen=True)
@@ -83,24 +87,37 @@ class Plan:
     def read(cls, folder: Path) -> Plan:
         """Return the plan of the run in a folder."""
         try:
-            said = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-            plan = cls(**{**said, "columns": tuple(said["columns"])})
+            fields = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+            plan = cls(**{**fields, "columns": tuple(fields["columns"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{folder} holds no run: start one with 'afcl serve --out {folder}'"
             ) from error
         return plan
 
-    def wishes(self) -> Wishes:
+    def request(self) -> AgreementRequest:
         """Return what the sites are asked for."""
         scale: Scale = "minmax" if self.ranges is None else self.ranges
         method = get_method(self.method)
-        asked = demands(method, self.options, scale, self.min_clients)
-        least = max(int(self.options.get("min_cell", 1)), asked.group)
-        return Wishes(self.columns or None, scale, least, asked.group)
+        needed = requirements(method, self.options, scale, self.min_clients)
+        min_rows = max(int(self.options.get("min_cell", 1)), needed.group)
+        return AgreementRequest(self.columns or None, scale, min_rows, needed.group)
 
 
-def serve_run(post: Post, folder: Path) -> None:
+def write_failure(folder: Path, reason: str) -> None:
+    """Leave word in the run's folder why it has failed."""
+    write_text(folder / FAILED, json.dumps({"reason": reason}) + "\n")
+
+
+def read_failure(folder: Path) -> str | None:
+    """Return why the run in a folder has failed, None if it has not."""
+    path = folder / FAILED
+    if not path.is_file():
+        return None
+    return str(json.loads(path.read_text(encoding="utf-8"))["reason"])
+
+
+def serve_run(engine: Engine, folder: Path) -> None:
     """Run the plan of a folder to its end, taking up where it was interrupted."""
     plan = Plan.read(folder)
     spec = Spec(
@@ -111,10 +128,10 @@ def serve_run(post: Post, folder: Path) -> None:
         run=plan.run,
     )
     with Journal(folder / JOURNAL, plan.run) as journal, _Recorder(folder) as recorder:
-        lobby = Lobby(
-            post,
+        admission = Admission(
+            engine,
             plan.run,
-            plan.wishes(),
+            plan.request(),
             plan.min_clients,
             journal,
             patience=plan.patience,
@@ -122,16 +139,16 @@ def serve_run(post: Post, folder: Path) -> None:
         )
         coordinator = Coordinator(
             spec,
-            lobby,
+            admission,
             journal=journal,
             trace=recorder.trace,
             clock=time.time,
-            door=lobby,
+            agreement=admission,
             patience=plan.patience,
         )
         finished = coordinator.run()
-        result = describe(plan, finished, lobby.names)
-        noted = lobby.tell(_farewell(finished, result), plan.grace)
+        result = _result(plan, finished, admission.roster.names)
+        noted = admission.announce_end(_farewell(finished, result), plan.grace)
         text = f"told the end to {', '.join(noted)}"
         recorder.trace.add("note", tick=0, text=text, at=time.time())
     write_result(folder, result, {})
@@ -160,50 +177,29 @@ class _Recorder:
         self._file.close()
 
 
-def describe(
+def _result(
     plan: Plan, finished: Finished, names: Mapping[ClientId, str]
 ) -> dict[str, Any]:
-    """Return the content of ``result.json`` at the server: no row and no label."""
-    clustering, box = finished.clustering, finished.terms.box
-    centers = clustering.centers
-    return {
-        "n_clusters": clustering.k,
-        "columns": list(finished.terms.columns),
-        "centers": None if centers is None else box.unscale(centers).tolist(),
-        "sizes": [round(size) for size in clustering.sizes.tolist()],
-        "scores": clustering.scores,
-        "path": [{"k": level.k, "scores": level.scores} for level in clustering.path],
-        "sites": [
-            {
-                "name": names[client],
-                "rows": tally.rows,
-                "messages": tally.messages,
-                "bytes": tally.bytes,
-                "rejected": finished.rejected.get(client, 0),
-            }
-            for client, tally in sorted(finished.tallies.items())
-        ],
-        "tree": tree_of(clustering),
-        "rounds": finished.rounds,
-        "scale": {"low": box.low.tolist(), "span": box.span.tolist()},
-        "parameters": dict(plan.parameters or {}),
-        "versions": versions(),
-    }
+    """Return the content of ``result.json`` at the server, who knows no labels."""
+    heard = sorted(finished.tallies)
+    sites = [describe_site(finished, client, names[client]) for client in heard]
+    columns, parameters = finished.terms.columns, plan.parameters or {}
+    return describe(finished, finished.clustering, columns, sites, parameters)
 
 
 def _farewell(
     finished: Finished, result: Mapping[str, Any]
 ) -> Callable[[ClientId], bytes]:
-    """Return what each client is told at the end: nothing about the other sites.
+    """Return what each client is sent at the end: nothing about the other sites.
 
     The tree stays here too: it counts rows per seed, finer than any cluster.
     """
     kept = {k: v for k, v in result.items() if k not in ("sites", "tree")}
-    facts = json.dumps(kept)
-    said = Answer.of(finished.clustering)
+    shown = json.dumps(kept)
+    answer = Answer.of(finished.clustering)
 
     def message(client: ClientId) -> bytes:
         terms = replace(finished.terms, client=client)
-        return encode(Finish(terms, said, facts))
+        return encode(Finish(terms, answer, shown))
 
     return message

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a privacy level asks of a run before it begins: a scale, bounds, clients."""
+"""What a privacy level requires of a run before it begins: scale, bounds, clients."""
 
 from __future__ import annotations
 
@@ -8,9 +8,26 @@ from typing import Any
 
 from afcl.core.protocol import AnyMethod, Demands
 from afcl.exceptions import InputError
+from afcl.methods import get_method
+
+#: The level at which a client reads its rows part by part.
+_IN_PARTS = "summary"
 
 
-def demands(
+def needs_all_rows(method: str, level: str) -> str:
+    """Name what needs all rows of a site in memory; "" if nothing does.
+
+    Parameters
+    ----------
+    method, level : str
+        What a site takes part in, and how private.
+    """
+    if not getattr(get_method(method), "in_parts", False):
+        return f"method {method}"
+    return "" if level == _IN_PARTS else f"privacy level {level}"
+
+
+def requirements(
     method: AnyMethod,
     options: Mapping[str, Any],
     scale: Any,

@@ -14,8 +14,10 @@ from typing import Any
 
 from afcl.exceptions import AfclError, InputError
 
-#: What a file of rows that is a program ends with, and what it defines.
-ENDING, FUNCTION = ".py", "rows"
+#: What a file of rows ends with if it is a program.
+PROGRAM = ".py"
+#: What such a program defines.
+FUNCTION = "rows"
 
 
 def rows_from(path: Path) -> Any:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A site of a live run: its file, its promises, what it writes for itself.
+"""A site of a live run at work: what it answers, and what it writes for itself.
 
 An engine may start a new process for every request, so that everything a site knows is
-in its folder: `site.json` (what it was told when it joined, and how far it is) and
+in its folder: `site.json` (what it was given when it joined, and how far it is) and
 `memory.bin` (its method's memory). Rows and labels never leave the site.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,122 +30,37 @@ from afcl.core.terms import (
     Refusal,
     Terms,
 )
-from afcl.data.stream import HeldTable, OpenSites, Source, open_sites
-from afcl.data.tables import Sites
+from afcl.data.stream import HeldTable, Source
 from afcl.exceptions import AfclError, InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.ledger import Ledger
 from afcl.privacy.levels import parse_level
-from afcl.runtime.agreement import Announcement, announce
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.results import RESULT, write_labels, write_text
-from afcl.runtime.script import ENDING, rows_from
+from afcl.runtime.live.announcement import Announcement, announce
+from afcl.runtime.live.membership import (
+    DONE,
+    JOINED,
+    REFUSED,
+    Membership,
+    keep_membership,
+    open_membership,
+)
+from afcl.runtime.requirements import needs_all_rows
+from afcl.runtime.results import (
+    RESULT,
+    write_labels,
+    write_result_file,
+)
 from afcl.runtime.site import ODD, Charge, Site, settled, told_of
-from afcl.runtime.streamed import rows_of
 
-SITE, MEMORY, SECRET = "site.json", "memory.bin", "secret.bin"
-WAITING, JOINED, REFUSED, DONE = "waiting", "joined", "refused", "done"
+#: Its method's memory.
+MEMORY = "memory.bin"
+#: What only this site knows.
+SECRET = "secret.bin"
 #: The site's labels, a line for every row of its files.
 LABELED = "labels.csv"
 #: What a site has spent, beside its results unless it names another file.
 LEDGER = "ledger.json"
-#: The one method a site takes part in without being told otherwise.
-METHOD = "afcl"
-
-
-@dataclass(frozen=True)
-class Membership:
-    """What a site was told when it joined, and how far it is.
-
-    Attributes
-    ----------
-    data, columns, drop, missing
-        The file and which of it counts, as in ``afcl run``.
-    name, units
-        What the site says of itself.
-    min_cell, method, privacy
-        What the site insists on, whatever the coordinator asks for: no smaller cells,
-        no other method, no weaker level.
-    budget, ledger
-        The epsilon its rows may cost in all, and the file in which that is kept.
-    stream
-        Whether its rows stay in their files; None: if they are many.
-    run, fingerprint, state, reason
-        The run it takes part in, its rows as they were then, and where it stands.
-    """
-
-    data: str
-    name: str
-    columns: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    missing: str = "error"
-    units: Mapping[str, str] = field(default_factory=dict)
-    min_cell: int = 5
-    method: str = METHOD
-    privacy: str = "summary"
-    budget: float | None = None
-    ledger: str = ""
-    stream: bool | None = None
-    run: str = ""
-    fingerprint: str = ""
-    state: str = WAITING
-    reason: str = ""
-
-    def read(self) -> Sites:
-        """Read the site's rows into memory; refuses to if they are streamed."""
-        opened = self.open()
-        held = [source for source in opened.sources if isinstance(source, HeldTable)]
-        if not held:
-            raise InputError("they are too many to be read at once")
-        tables, kept = zip(*((one.table, one.kept) for one in held), strict=True)
-        return Sites(tables, opened.notes, kept)
-
-    def open(self, whole: str = "") -> OpenSites:
-        """Make the site's rows ready to be read; bad ones end in one line.
-
-        `whole` names what needs them in memory, if something does.
-        """
-        if self.method != METHOD:
-            whole = whole or f"method {self.method}"
-        if self.privacy != "summary":
-            whole = whole or f"privacy level {self.privacy}"
-        if Path(self.data).suffix == ENDING:
-            return self._run(whole)
-        return open_sites(
-            [Path(self.data)],
-            columns=self.columns or None,
-            drop=self.drop,
-            missing=self.missing,
-            min_rows=self.min_cell,
-            stream=self.stream,
-            whole=whole,
-        )
-
-    def _run(self, whole: str) -> OpenSites:
-        """Let the site's own program say where the rows are."""
-        if whole:
-            raise InputError(f"{whole} needs all rows in memory: give --data a table")
-        if self.columns or self.drop or self.missing != "error":
-            raise InputError(
-                f"--columns, --drop and --missing are for tables: {self.data} is a "
-                "program, let it choose"
-            )
-        return OpenSites((rows_from(Path(self.data)),), ())
-
-
-def open_membership(folder: Path) -> Membership:
-    """Read how far the site is."""
-    try:
-        said = json.loads((folder / SITE).read_text(encoding="utf-8"))
-        lists = {name: tuple(said[name]) for name in ("columns", "drop")}
-        return Membership(**{**said, **lists})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / SITE} cannot be read: {error}") from error
-
-
-def keep_membership(folder: Path, membership: Membership) -> None:
-    """Write how far the site is, whole or not at all."""
-    write_text(folder / SITE, json.dumps(asdict(membership), indent=2) + "\n")
 
 
 def answer(folder: Path, request: bytes) -> bytes:
@@ -164,7 +79,7 @@ def answer(folder: Path, request: bytes) -> bytes:
 
 def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
     asked = decode(request)
-    run = asked.terms.run if hasattr(asked, "terms") else asked.run
+    run = _run_of(asked)
     if member.run not in ("", run):
         raise RejectedMessage(f"{member.name} takes part in another run")
     if isinstance(asked, Refusal):
@@ -183,11 +98,18 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
     if isinstance(asked, Finish):
         _finish(folder, member, source, asked)
         return encode(Noted(run))
-    if not isinstance(asked, AskHello | AskStep):
-        raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
     check_terms(member, asked.terms)
     secret, charge = keep_secret(folder), _account(folder, member, found)
-    return _work(folder, Site(rows_of(source), source.columns, secret, charge), request)
+    return _work(folder, Site(source.rows, source.columns, secret, charge), request)
+
+
+def _run_of(asked: Any) -> str:
+    """Return the run that a request belongs to."""
+    if isinstance(asked, AskHello | AskStep | Finish):
+        return asked.terms.run
+    if isinstance(asked, AskAnnouncement | Refusal):
+        return asked.run
+    raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
 
 
 def _whole(asked: Any) -> str:
@@ -196,10 +118,9 @@ def _whole(asked: Any) -> str:
         return "a privacy level with groups" if asked.group > 1 else ""
     if not isinstance(asked, AskHello | AskStep | Finish):
         return ""
-    if asked.terms.method != METHOD:
-        return f"method {asked.terms.method}"
-    level = getattr(settled(asked.terms)[1], "privacy", "summary")
-    return "" if level == "summary" else f"privacy level {level}"
+    method, parameters = settled(asked.terms)
+    level = getattr(parameters, "privacy", "")
+    return needs_all_rows(method.name, level)
 
 
 def _announcement(
@@ -207,16 +128,17 @@ def _announcement(
 ) -> Announcement:
     """Return what the site says of itself."""
     if not isinstance(source, HeldTable):
-        # Only the number of rows is asked of these, and the extremes and medians of
-        # what is told: three rows say them.
-        rows = np.broadcast_to(source.low, source.shape)
-        told = np.stack([source.low, source.medians(), source.high])
+        # Only the number of rows is asked of these, and extremes and medians of what
+        # is shown: three rows say them.
+        ranges = source.ranges()
+        rows = np.broadcast_to(ranges.low, source.shape)
+        shown = np.stack([ranges.low, source.medians(), ranges.high])
     else:
         rows = source.table.values
         group = max(asked.group, parse_level(member.privacy).group)
-        told = told_of(rows, group)
+        shown = told_of(rows, group)
     return announce(
-        member.name, source.columns, rows, member.units, asked.extremes, told
+        member.name, source.columns, rows, member.units, asked.extremes, shown
     )
 
 
@@ -280,12 +202,12 @@ def _work(folder: Path, site: Site, request: bytes) -> bytes:
     kept = folder / MEMORY
     if kept.is_file():
         site.memory = decode(kept.read_bytes())
-    said = site.answer(request)
+    reply = site.answer(request)
     if site.memory is not None:
         part = kept.with_name(kept.name + ".part")
         part.write_bytes(encode(site.memory))
         part.replace(kept)
-    return said
+    return reply
 
 
 def _finish(folder: Path, member: Membership, source: Source, asked: Finish) -> None:
@@ -304,7 +226,7 @@ def _finish(folder: Path, member: Membership, source: Source, asked: Finish) -> 
             yield labels
 
     label = partial(_label, method, clustering, known, asked.terms.client)
-    site = Site(rows_of(source), source.columns)
+    site = Site(source.rows, source.columns)
     if isinstance(source, HeldTable):
         (labels,) = counted([label(site.scaled(asked.terms))])
         write_labels(folder / LABELED, source.in_input_order(labels))
@@ -317,7 +239,7 @@ def _finish(folder: Path, member: Membership, source: Source, asked: Finish) -> 
         "rows": int(sizes.sum()),
         "sizes": [int(size) for size in sizes],
     }
-    write_text(folder / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
+    write_result_file(folder, result)
     keep_membership(folder, replace(member, state=DONE))
 
 

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flower as an engine of live runs: what ``afcl serve`` and ``afcl join`` start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from afcl.runtime.flower import commands
+from afcl.runtime.flower.certificates import make_server_certificates
+from afcl.runtime.flower.child import Child
+from afcl.runtime.flower.environment import environment
+from afcl.runtime.flower.keys import make_site_key
+from afcl.runtime.flower.logs import refusal
+from afcl.runtime.flower.network import at, free_port, require_free, unreachable
+from afcl.runtime.flower.superlink import start_superlink
+from afcl.runtime.flower.supernode import start_supernode
+from afcl.runtime.live.engine import Tls
+
+#: Where the engine keeps house, below the folder of the run or of the site.
+HOME = "engine"
+
+
+class _Process:
+    """A process of the engine, ended with everything it has started."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._child.alive
+
+    @property
+    def log(self) -> Path:
+        """Where its output is."""
+        return self._child.log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._child.stop()
+
+
+class FlowerServer(_Process):
+    """A SuperLink, and the run that was handed to it."""
+
+    def __init__(
+        self,
+        child: Child,
+        folder: Path,
+        address: str,
+        tls: Tls | None,
+        env: Mapping[str, str],
+    ) -> None:
+        super().__init__(child)
+        self._folder, self._address, self._tls, self._env = folder, address, tls, env
+        self._run = ""
+
+    def enrol(self, public_key: Path) -> None:
+        """Let the owner of a key join; once more does no harm."""
+        commands.register(public_key, self._address, self._tls, self._env)
+
+    def begin(self) -> None:
+        """Hand the run over; the engine serves it in a process of its own."""
+        where = {"out": str(self._folder)}
+        self._run = commands.submit(
+            commands.APP, self._address, self._tls, self._env, where
+        )
+
+    def trouble(self) -> str | None:
+        """Return why the engine has given the run up, None if it has not."""
+        return commands.ended(self._run, self._address, self._tls, self._env)
+
+
+class FlowerNode(_Process):
+    """A SuperNode."""
+
+    def __init__(self, child: Child, address: str, ca: Path | None) -> None:
+        super().__init__(child)
+        self._address, self._ca = address, ca
+
+    def trouble(self) -> str | None:
+        """Return why the coordinator does not let this site in, if it does not."""
+        reason = refusal(self.log)
+        if reason is None:
+            return None
+        return unreachable(self._address, self._ca) or reason
+
+
+class FlowerLauncher:
+    """Starts SuperLinks and SuperNodes."""
+
+    def keygen(self, folder: Path, name: str) -> tuple[Path, Path]:
+        """Make a site's key pair; return the private and the public file."""
+        return make_site_key(folder, name)
+
+    def certificates(self, folder: Path, hosts: Sequence[str]) -> Tls:
+        """Return the coordinator's certificates, made now if there are none."""
+        return make_server_certificates(folder, hosts)
+
+    def serve(
+        self, folder: Path, host: str, port: int, tls: Tls | None
+    ) -> FlowerServer:
+        """Start a SuperLink that listens on an address."""
+        require_free(host, port)
+        home = folder / HOME
+        env = environment(home)
+        child = start_superlink(home, host, port, tls, env)
+        return FlowerServer(child, folder, at(host, port), tls, env)
+
+    def join(
+        self, folder: Path, address: str, ca: Path | None, key: Path | None, port: int
+    ) -> FlowerNode:
+        """Start a SuperNode that joins the coordinator at an address."""
+        home = folder / HOME
+        child = start_supernode(
+            home,
+            address,
+            port or free_port(),
+            ca,
+            key,
+            {"folder": str(folder)},
+            environment(home),
+        )
+        return FlowerNode(child, address, ca)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine's logs say, in one line that says what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_PLAIN = "the coordinator speaks plain text: join with --insecure, without --ca"
+GIVE_CA = "give the coordinator's ca.crt with --ca"
+#: The engine says the same of a key it does not know and of one that is online. It
+#: takes a site for online until it has been silent for a minute.
+KEY_REFUSED = (
+    "the coordinator does not know this key, or has a site online with it: ask for "
+    "'afcl enrol' with the .pub file, or, if the site has just been cut off, "
+    "join again in a minute"
+)
+#: What a SuperNode's log says, and what it means; the first that fits counts.
+_REFUSALS = {
+    "[code: 2004]": KEY_REFUSED,
+    "[code: 2001]": (
+        "the coordinator admits only enrolled sites: make a key with 'afcl keygen', "
+        "have its .pub file enrolled, and join with --key"
+    ),
+    "mismatch, certificate is not valid for": (
+        "the coordinator's certificate is not made out to this address: "
+        "join at a name or address that it was made for"
+    ),
+    "certificate has expired": (
+        "the coordinator's certificate has expired: tell whoever runs the coordinator"
+    ),
+    "CERTIFICATE_VERIFY_FAILED": (
+        "the coordinator's certificate is not vouched for by this ca.crt: "
+        "get the file from whoever runs the coordinator"
+    ),
+    "WRONG_VERSION_NUMBER": _PLAIN,
+    "RECORD_LAYER_FAILURE": _PLAIN,  # the same, from OpenSSL 3.2 on
+    "Exit Code: 606": (
+        "the coordinator runs another version of Flower: "
+        "install the same 'afcl[flower]' as there"
+    ),
+    "Unable to parse the private key file": (
+        "the key cannot be used: give the private file that 'afcl keygen' made"
+    ),
+    "address already in use": "the site's port is taken: choose another with --port",
+}
+#: So many attempts to connect take about five seconds; the pauses are random.
+_ATTEMPTS = 4
+_ERROR = re.compile(r"\bERROR\b|^[\w.]+(Error|Exception|Exit): |: error: ")
+_REFUSED = re.compile(r"Failed to initialize the connection to the SuperLink\.\n(.+)")
+_JOINED = re.compile(r"SuperNode ID: (\d+)")
+
+
+def node_id(log: Path) -> str | None:
+    """Return the id under which a SuperNode has joined, or None if it has not yet."""
+    found = _JOINED.search(_read(log))
+    return None if found is None else found[1]
+
+
+def refusal(log: Path) -> str | None:
+    """Return in one line why a SuperNode is not let in, or None if nothing says so.
+
+    A SuperNode that cannot reach the coordinator keeps trying and does not say why;
+    `unreachable` does. Here it counts as refused after a few attempts.
+    """
+    text = _read(log)
+    if _JOINED.search(text):
+        return None
+    if known := meaning(text):
+        return known
+    if found := _REFUSED.search(text):
+        return f"the coordinator refused: {found[1]}"
+    if text.count("Connection attempt failed") >= _ATTEMPTS:
+        return "no answer from the coordinator yet: wrong address, not started, or TLS?"
+    return None
+
+
+def meaning(text: str) -> str | None:
+    """Return in one line what the engine's own words mean, None if they are unknown."""
+    return next((line for sign, line in _REFUSALS.items() if sign in text), None)
+
+
+def last_words(log: Path) -> str:
+    """Return the line of a log that says best why its process ended."""
+    lines = [line.strip() for line in _read(log).splitlines()]
+    lines = [line for line in lines if line and "For more information" not in line]
+    for at, line in enumerate(lines[:-1]):
+        if "Exit Code: " in line:
+            return lines[at + 1]
+    errors = [line for line in lines if _ERROR.search(line)]
+    return [f"see {log}", *lines, *errors][-1]
+
+
+def _read(log: Path) -> str:
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    return re.sub(r"\x1b\[\d*m", "", text)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports and addresses: free ones, taken ones, and why one cannot be reached."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import socket
+import ssl
+from pathlib import Path
+
+from afcl.exceptions import InputError
+from afcl.runtime.flower.logs import GIVE_CA, meaning
+
+#: Where this machine reaches itself.
+LOOPBACK = "127.0.0.1"
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def require_free(host: str, port: int) -> None:
+    """Refuse a port that cannot be listened on, and say what to do."""
+    if not 0 < port < 65536:
+        raise InputError(f"{port} is no port: choose one from 1 to 65535 with --port")
+    try:
+        family, kind, _, _, where = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise InputError(
+                f"port {port} on {host} is taken: choose another with --port"
+            ) from error
+        if error.errno == errno.EACCES:
+            raise InputError(
+                f"port {port} is reserved for administrators: choose one above 1023 "
+                "with --port"
+            ) from error
+        raise InputError(
+            f"{host} is no address of this machine: choose one with --host"
+        ) from error
+
+
+def at(host: str, port: int | str) -> str:
+    """Return the address at which this machine reaches a server bound to `host`."""
+    host = {"0.0.0.0": LOOPBACK, "::": "::1"}.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """Return host and port of an address, an IPv6 one without its brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), port
+
+
+def unreachable(address: str, ca: Path | None) -> str | None:
+    """Return in one line why the coordinator at `address` cannot be spoken to, if so.
+
+    `ca` is what vouches for it, or None for plain text.
+    """
+    host, port = split_address(address)
+    if not host or not port.isdigit():
+        return f"{address!r} is no address: write it as HOST:PORT"
+    connection = http.client.HTTPConnection(host, int(port), timeout=5)
+    if ca is not None:
+        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            trusted.load_verify_locations(ca)
+        except OSError:  # of which ssl.SSLError is one
+            return f"{ca} is no certificate: use the coordinator's ca.crt"
+        connection = http.client.HTTPSConnection(
+            host, int(port), timeout=5, context=trusted
+        )
+    try:
+        connection.request("GET", "/health")
+        code = connection.getresponse().status
+    except ssl.SSLError as error:
+        return meaning(str(error)) or f"no TLS with {address}: {error}"
+    except (http.client.HTTPException, ConnectionResetError):
+        other = f"what answers at {address} is no coordinator, or speaks TLS only"
+        return f"{other}: {GIVE_CA}"
+    except OSError:
+        return f"nobody answers at {address}: is the coordinator running?"
+    finally:
+        connection.close()
+    return None if code == 200 else f"what answers at {address} is no coordinator"

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission to a live run: who is there, who they are, whether they fit.
+
+An engine knows addresses; the coordinator knows clients, numbered in the order in which
+they first fitted. Between the two, every new address is asked to announce itself, and
+is let in, refused with a reason, or recognised by its name as somebody who is back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from afcl._typing import ClientId
+from afcl.core.terms import AskAnnouncement, Noted, Refusal
+from afcl.exceptions import RejectedMessage
+from afcl.runtime.agreement import AgreementRequest, Say
+from afcl.runtime.codec import decode, encode
+from afcl.runtime.journal import Journal
+from afcl.runtime.live.announcement import check
+from afcl.runtime.live.engine import Engine
+from afcl.runtime.live.notes import SiteAgreement
+from afcl.runtime.live.roster import Roster
+from afcl.runtime.live.settlement import admit, settle
+from afcl.runtime.transport import Failure, Reply, Ticket
+from afcl.scale import Ranges
+
+#: Largest message accepted from a site, in bytes.
+LARGEST_MESSAGE = 64 << 20
+
+
+class Admission:
+    """A transport for the coordinator on top of an engine, and how its sites agree.
+
+    Parameters
+    ----------
+    engine
+        What carries the messages.
+    run
+        Identity of the run.
+    request
+        What the coordinator asks of the sites.
+    min_clients
+        Nothing begins before so many sites fit.
+    journal
+        Remembers who was let in.
+    linger
+        Seconds for which the run stays open for late joiners after it could end.
+    pause
+        Seconds between two looks at the engine.
+    """
+
+    live = True
+
+    def __init__(
+        self,
+        engine: Engine,
+        run: str,
+        request: AgreementRequest,
+        min_clients: int,
+        journal: Journal,
+        *,
+        patience: float = 600.0,
+        linger: float = 0.0,
+        pause: float = 0.2,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.engine = engine
+        self.run = run
+        self.request = request
+        self.min_clients = min_clients
+        self.journal = journal
+        self.patience, self.linger, self.pause = patience, linger, pause
+        self.roster = Roster()
+        self._clock, self._sleep = clock, sleep
+        self._say: Say = _silent
+        self._agreement: SiteAgreement | None = None
+        #: Addresses that were turned away, and why, for as long as they stay.
+        self._refused: dict[int, str] = {}
+        #: Requests to announce itself, by ticket: the address that was asked.
+        self._asked: dict[Ticket, int] = {}
+        #: The coordinator's requests that are under way, and those answered.
+        self._flights: dict[Ticket, ClientId] = {}
+        self._delivered: dict[Ticket, ClientId] = {}
+        self._greeted: set[ClientId] = set()
+        self._here: set[int] = set()
+        self._inbox: list[Reply | Failure] = []
+        #: Clients that could be asked something since the last tick.
+        self._idle: set[ClientId] = set()
+        self._round = 0
+        self._idle_since = clock()
+        self.roster.restore(journal.log)
+        self._greeted.update(self.roster.names)
+
+    # -------------------------------------------------------------- the agreement
+
+    def agree(self, say: Say) -> SiteAgreement:
+        """Wait until enough sites fit together, and settle what they work with."""
+        self._say = say
+        while True:
+            self._look()
+            waiting = [a for a in self.roster.announced if a in self._here]
+            if len(waiting) >= self.min_clients and not self._asked:
+                agreement = self._settle(waiting)
+                if agreement is not None:
+                    return agreement
+            self._sleep(self.pause)
+
+    def _settle(self, waiting: list[int]) -> SiteAgreement | None:
+        """Let in who fits together; None while they are too few."""
+        sites = {address: self.roster.announced[address] for address in waiting}
+        agreement, refused, notes = settle(self.request, list(sites.values()))
+        fitting = [a for a in waiting if sites[a].name not in refused]
+        for address, site in sites.items():
+            if site.name in refused:
+                self._refuse(address, refused[site.name], site.name)
+        if agreement is None or len(fitting) < self.min_clients:
+            return None
+        for text in notes:
+            self._say("note", text=text)
+        self._agreement = agreement
+        for address in fitting:
+            self._let_in(address)
+        self._say(
+            "agreed",
+            columns=list(agreement.columns),
+            rows=agreement.n_rows,
+            low=agreement.box.low,
+            span=agreement.box.span,
+        )
+        return agreement
+
+    def resume(self, say: Say) -> None:
+        """Take the agreement of the first half of the run as it was.
+
+        Who was refused then had a vote on the columns, so these are given now.
+        """
+        self._say = say
+        same = replace(self.request, columns=self.roster.columns)
+        self._agreement, _, _ = settle(same, self.roster.founders)
+
+    def ranges(self, client: ClientId) -> Ranges:
+        """Return the rows and the extremes that a client has announced."""
+        assert self._agreement is not None
+        return self.roster.site(client).ranges(self._agreement.columns)
+
+    # -------------------------------------------------------------- who is here
+
+    def _look(self) -> None:
+        """See who is here, hear what came back, ask who is new."""
+        now = set(self.engine.nodes())
+        lost, returned = self._here - now, now - self._here
+        for client, address in self.roster.addresses.items():
+            if address in lost:
+                self._inbox.append(Failure(-1, client, "is gone", gone=True))
+                self._forget_flights(client)
+            elif address in returned:
+                self._idle.add(client)
+        self._here = now
+        # Who was refused and went away may have mended what was wrong.
+        self._refused = {a: why for a, why in self._refused.items() if a in now}
+        for answer in self.engine.poll():
+            self._sort(answer)
+        known = self.roster.announced.keys() | self._refused.keys()
+        for address in sorted(now - known - set(self._asked.values())):
+            request = self.request
+            ask = encode(AskAnnouncement(self.run, request.extremes, request.group))
+            self._asked[self.engine.send(address, ask)] = address
+
+    def _sort(self, answer: Reply | Failure) -> None:
+        """Hear an announcement, or hand an answer on to the coordinator."""
+        ticket = answer.ticket
+        if ticket in self._asked:
+            self._hear_announcement(self._asked.pop(ticket), answer)
+        elif ticket in self._flights:
+            client = self._flights.pop(ticket)
+            self._delivered[ticket] = client
+            self._inbox.append(replace(answer, client=client))
+        elif ticket in self._delivered:
+            self._say("duplicate", client=self._delivered[ticket])
+
+    def _forget_flights(self, client: ClientId) -> None:
+        kept = {ticket: c for ticket, c in self._flights.items() if c != client}
+        self._flights = kept
+
+    def _hear_announcement(self, address: int, answer: Reply | Failure) -> None:
+        """Note who is there; who cannot announce itself is not asked again."""
+        if isinstance(answer, Failure):
+            self._refused[address] = answer.reason
+            self._say("refused", name=f"node {address}", reason=answer.reason)
+            return
+        try:
+            payload = decode(answer.data, LARGEST_MESSAGE)
+            site = check(payload, self.request.extremes)
+        except RejectedMessage as error:
+            self._refuse(address, str(error), f"node {address}")
+            return
+        others = self.roster.namesakes(site.name)
+        if others & self._here:
+            text = f"the name {site.name} is taken: choose another with --name"
+            self._refuse(address, text, site.name)
+            return
+        for other in others:
+            del self.roster.announced[other]
+        self.roster.announce(address, site, answer.data)
+        if self._agreement is None:
+            return
+        reason, notes = admit(self._agreement, self.request, site)
+        if reason is not None:
+            self._refuse(address, reason, site.name)
+            return
+        for text in notes:
+            self._say("note", text=text)
+        self._let_in(address)
+
+    def _let_in(self, address: int) -> None:
+        """Let in who fits, whether it is new or back."""
+        entry = self.roster.let_in(address)
+        self._idle.add(entry.client)
+        self.journal.record(entry)
+        site = self.roster.announced[address]
+        self._say(
+            "ranges",
+            client=entry.client,
+            name=site.name,
+            rows=site.n_rows,
+            bytes=len(entry.data),
+        )
+
+    def _refuse(self, address: int, reason: str, name: str) -> None:
+        """Tell a site why it is left out; it is not asked again."""
+        self.roster.announced.pop(address, None)
+        self._refused[address] = reason
+        self._say("refused", name=name, reason=reason)
+        self.engine.send(address, encode(Refusal(self.run, reason)))
+
+    # -------------------------------------------------------------- the transport
+
+    def members(self) -> list[ClientId]:
+        """Clients that were let in, are here, and are not being asked something."""
+        busy = set(self._flights.values()) | {answer.client for answer in self._inbox}
+        return [
+            client
+            for client, address in sorted(self.roster.addresses.items())
+            if address in self._here and client not in busy
+        ]
+
+    def send(self, client: ClientId, contact: int, data: bytes) -> Ticket:
+        """Send a request to where the client is now."""
+        ticket = self.engine.send(self.roster.addresses[client], data)
+        self._flights[ticket] = client
+        self._idle.discard(client)
+        if contact == 0:
+            self._greeted.add(client)
+        return ticket
+
+    def advance(self) -> None:
+        """Wait until something has come back, or somebody can be asked something."""
+        self._round += 1
+        until = self._clock() + self.patience
+        while True:
+            self._look()
+            if self._inbox or self._idle:
+                self._idle.clear()
+                self._idle_since = self._clock()
+                return
+            over = not self._flights and not self.expecting()
+            if self._clock() >= until or over:
+                return
+            self._sleep(self.pause)
+
+    def poll(self) -> list[Reply | Failure]:
+        """Return what has come back."""
+        arrived, self._inbox = self._inbox, []
+        self._idle |= {answer.client for answer in arrived}
+        return arrived
+
+    def expecting(self) -> bool:
+        """Whether somebody waits to be let in, or the run is kept open for them."""
+        if self._asked or set(self.members()) - self._greeted:
+            return True
+        return self._clock() - self._idle_since < self.linger
+
+    @property
+    def round(self) -> int:
+        """Number of times something was waited for."""
+        return self._round
+
+    def close(self) -> None:
+        """Nothing to let go of: the engine is still needed for the end."""
+
+    # -------------------------------------------------------------- the end
+
+    def announce_end(
+        self, messages: Callable[[ClientId], bytes], grace: float
+    ) -> list[str]:
+        """Send everybody who is here how it ended; return who has noted it."""
+        until = self._clock() + grace
+        waiting: dict[Ticket, ClientId] = {}
+        sent: set[ClientId] = set()
+        noted: list[str] = []
+        while self._clock() < until:
+            now = set(self.engine.nodes())
+            for client, address in sorted(self.roster.addresses.items()):
+                if address in now and client not in sent:
+                    sent.add(client)
+                    waiting[self.engine.send(address, messages(client))] = client
+            for answer in self.engine.poll():
+                client = waiting.pop(answer.ticket, -1)
+                if client >= 0 and _is_noted(answer):
+                    noted.append(self.roster.names[client])
+            if not waiting:
+                break
+            self._sleep(self.pause)
+        return noted
+
+
+def _is_noted(answer: Reply | Failure) -> bool:
+    if isinstance(answer, Failure):
+        return False
+    try:
+        return isinstance(decode(answer.data, LARGEST_MESSAGE), Noted)
+    except RejectedMessage:
+        return False
+
+
+def _silent(event: str, **fields: Any) -> None:
+    """Record nothing: no run is listening yet."""

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What carries the messages of a live run: the protocols that an engine implements.
+
+A new engine implements three, in one module with one line in
+:mod:`~afcl.runtime.live.engines`:
+
+* :class:`Engine`, what the server of a run needs of a network: who is reachable, send,
+  see what came back. :class:`~afcl.runtime.live.admission.Admission` makes of it the
+  :class:`~afcl.runtime.transport.Transport` that the coordinator knows, so an engine
+  has nothing to do with clients' numbers, names, agreement or rounds.
+* :class:`Launcher` and the :class:`Server` and :class:`Node` it starts, what ``afcl
+  serve`` and ``afcl join`` need. The server's process must call
+  :func:`~afcl.runtime.live.server.serve_run` with an :class:`Engine`, a site's must
+  answer every request with :func:`~afcl.runtime.live.member.answer`.
+
+It must pass ``tests/runtime/test_transports.py`` (add it to the `transport` fixture)
+and ``tests/runtime/test_engines.py``. How: docs/how-to/add-an-engine.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:  # either end of an engine loads nothing more than it must
+    from afcl.runtime.transport import Failure, Reply, Ticket
+
+
+class Engine(Protocol):
+    """What the server needs of a network: who is reachable, send, what came back.
+
+    `client` of its replies and failures is an address. One request at a time is under
+    way to an address.
+    """
+
+    def nodes(self) -> Sequence[int]:
+        """Return the addresses that can be reached now."""
+        ...
+
+    def send(self, address: int, data: bytes) -> Ticket:
+        """Send a request; tickets differ."""
+        ...
+
+    def poll(self) -> list[Reply | Failure]:
+        """Return what has come back since the last time."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Where the coordinator's certificates are; a site needs only `ca`."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+
+class Running(Protocol):
+    """One side of an engine, started: at the coordinator or at a site.
+
+    A context manager that ends everything it started, whatever happens.
+    """
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        ...
+
+    @property
+    def log(self) -> Path:
+        """Where its output is."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Return in one line why it cannot go on, None while all is well."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Server(Running, Protocol):
+    """The coordinator's side."""
+
+    def enrol(self, public_key: Path) -> None:
+        """Let the owner of a key join; once more does no harm."""
+        ...
+
+    def begin(self) -> None:
+        """Have the run in the folder served, here or in a process of its own."""
+        ...
+
+
+class Node(Running, Protocol):
+    """A site's side."""
+
+
+class Launcher(Protocol):
+    """Starts either side of an engine."""
+
+    def keygen(self, folder: Path, name: str) -> tuple[Path, Path]:
+        """Make a site's key pair; return the private and the public file."""
+        ...
+
+    def certificates(self, folder: Path, hosts: Sequence[str]) -> Tls:
+        """Return the coordinator's certificates, made now if there are none."""
+        ...
+
+    def serve(self, folder: Path, host: str, port: int, tls: Tls | None) -> Server:
+        """Listen on an address for the run in `folder`; None: without TLS."""
+        ...
+
+    def join(
+        self, folder: Path, address: str, ca: Path | None, key: Path | None, port: int
+    ) -> Node:
+        """Join the coordinator at an address as the site in `folder`.
+
+        `port` is for the engine's own use on this machine; 0: a free one.
+        """
+        ...

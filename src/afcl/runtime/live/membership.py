@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a site of a live run keeps of itself: its file, its promises, how far it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from afcl.data.stream import HeldTable, OpenSites, open_sites
+from afcl.data.tables import Sites
+from afcl.exceptions import InputError
+from afcl.runtime.live.script import PROGRAM, rows_from
+from afcl.runtime.requirements import needs_all_rows
+from afcl.runtime.results import write_text
+
+#: The file that holds it, in the site's folder.
+SITE = "site.json"
+#: States of a membership: not asked yet, let in, turned away, finished.
+WAITING = "waiting"
+JOINED = "joined"
+REFUSED = "refused"
+DONE = "done"
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What a site was given when it joined, and how far it is.
+
+    Attributes
+    ----------
+    data, columns, drop, missing
+        The file and which of it counts, as in ``afcl run``.
+    name, units
+        What the site says of itself.
+    min_cell, method, privacy
+        What the site insists on, whatever the coordinator asks for: no smaller cells,
+        no other method, no weaker level.
+    budget, ledger
+        The epsilon its rows may cost in all, and the file in which that is kept.
+    stream
+        Whether its rows stay in their files; None: if they are many.
+    run, fingerprint, state, reason
+        The run it takes part in, its rows as they were then, and where it stands.
+    """
+
+    data: str
+    name: str
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    missing: str = "error"
+    units: Mapping[str, str] = field(default_factory=dict)
+    min_cell: int = 5
+    method: str = "afcl"
+    privacy: str = "summary"
+    budget: float | None = None
+    ledger: str = ""
+    stream: bool | None = None
+    run: str = ""
+    fingerprint: str = ""
+    state: str = WAITING
+    reason: str = ""
+
+    def read(self) -> Sites:
+        """Read the site's rows into memory; refuses to if they are streamed."""
+        opened = self.open()
+        held = [source for source in opened.sources if isinstance(source, HeldTable)]
+        if not held:
+            raise InputError("they are too many to be read at once")
+        tables, kept = zip(*((one.table, one.kept) for one in held), strict=True)
+        return Sites(tables, opened.notes, kept)
+
+    def open(self, whole: str = "") -> OpenSites:
+        """Make the site's rows ready to be read; bad ones end in one line.
+
+        `whole` names what needs them in memory, if something does.
+        """
+        whole = whole or needs_all_rows(self.method, self.privacy)
+        if Path(self.data).suffix == PROGRAM:
+            return self._run(whole)
+        return open_sites(
+            [Path(self.data)],
+            columns=self.columns or None,
+            drop=self.drop,
+            missing=self.missing,
+            min_rows=self.min_cell,
+            stream=self.stream,
+            whole=whole,
+        )
+
+    def _run(self, whole: str) -> OpenSites:
+        """Let the site's own program say where the rows are."""
+        if whole:
+            raise InputError(f"{whole} needs all rows in memory: give --data a table")
+        if self.columns or self.drop or self.missing != "error":
+            raise InputError(
+                f"--columns, --drop and --missing are for tables: {self.data} is a "
+                "program, let it choose"
+            )
+        return OpenSites((rows_from(Path(self.data)),), ())
+
+
+def open_membership(folder: Path) -> Membership:
+    """Read how far the site is."""
+    try:
+        fields = json.loads((folder / SITE).read_text(encoding="utf-8"))
+        lists = {name: tuple(fields[name]) for name in ("columns", "drop")}
+        return Membership(**{**fields, **lists})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder / SITE} cannot be read: {error}") from error
+
+
+def keep_membership(folder: Path, membership: Membership) -> None:
+    """Write how far the site is, whole or not at all."""
+    write_text(folder / SITE, json.dumps(asdict(membership), indent=2) + "\n")

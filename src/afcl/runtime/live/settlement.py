@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sites of a live run fit together, and with which columns, units and scale.
+
+Every site announces itself once. From all announcements and what the coordinator asks
+for comes one agreement, frozen from then on; who comes later is measured against it.
+All of it is pure: lines for people are returned, never printed, and no answer depends
+on the order in which the announcements came.
+
+What is refused and what is only noted: a site that lacks a column or rows, or declares
+another unit, is refused. A column that merely *looks* as if it were in another unit is
+noted, because sites may really differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from afcl.runtime.agreement import AgreementRequest, Scale, agreed_box, quoted
+from afcl.runtime.live.announcement import Announcement
+from afcl.runtime.live.notes import (
+    SiteAgreement,
+    constant_columns,
+    rows_text,
+    site_notes,
+    spellings,
+)
+from afcl.runtime.live.refusals import (
+    lacks,
+    namesakes,
+    other_units,
+    resembles,
+    too_few,
+)
+from afcl.runtime.live.unit_check import ColumnStats
+
+
+def settle(
+    request: AgreementRequest, announcements: Sequence[Announcement]
+) -> tuple[SiteAgreement | None, dict[str, str], list[str]]:
+    """Agree with the sites that are there.
+
+    Parameters
+    ----------
+    request : AgreementRequest
+    announcements : sequence of Announcement
+        Checked ones, with extremes if `request.extremes`; their order does not matter.
+
+    Returns
+    -------
+    agreement : SiteAgreement or None
+        None if no site fits.
+    refusals : dict from str to str
+        By the name of the site, one line each that says what to do.
+    notes : list of str
+        Lines for the coordinator.
+
+    Raises
+    ------
+    InputError
+        If an agreed column has no bounds although bounds are given.
+
+    Notes
+    -----
+    Refused are, in this order: sites whose names differ at most by case (all of them),
+    sites with too few rows, sites that lack an agreed column, sites that declare
+    another unit. Each step looks only at the sites that are left.
+
+    Unless named, the agreed columns are those that more than half of the sites have.
+    They come in the order of the site that has most of them (of several, the first by
+    name); what that one lacks follows in the order of the next such site.
+
+    The columns depend on everybody, also on who is refused. To settle again with the
+    accepted sites alone, name the agreed columns: the agreement is the same then.
+    """
+    refusals = namesakes(announcements)
+    sites = [site for site in announcements if site.name not in refusals]
+    sites.sort(key=lambda site: site.name)
+    sites = _sift(sites, refusals, lambda site: too_few(site, request.min_rows))
+    columns = request.columns or _common(sites)
+    notes = [] if request.columns else spellings(sites, columns)
+    fitting = _sift(sites, refusals, lambda site: lacks(site, columns))
+    if sites and columns and not fitting:
+        notes.append(f"no site has all of {quoted(columns)}: name the columns to use")
+    units = _units(columns, fitting)
+    fitting = _sift(fitting, refusals, lambda site: other_units(site, columns, units))
+    if not fitting:
+        return None, refusals, notes
+    agreement = _agreement(request.scale, columns, fitting)
+    notes += constant_columns(agreement)
+    for site in fitting:
+        notes += site_notes(agreement, site)
+    return agreement, refusals, notes
+
+
+def admit(
+    agreement: SiteAgreement, request: AgreementRequest, site: Announcement
+) -> tuple[str | None, list[str]]:
+    """Measure a late or returning site against the agreement, which does not change.
+
+    Parameters
+    ----------
+    agreement : SiteAgreement
+    request : AgreementRequest
+        What it was settled with.
+    site : Announcement
+        A checked one.
+
+    Returns
+    -------
+    refusal : str or None
+        One line that says what to do, None if the site is welcome.
+    notes : list of str
+        Lines for the coordinator, none about a site that is refused.
+    """
+    refusal = (
+        resembles(site.name, agreement.rows)
+        or too_few(site, request.min_rows)
+        or lacks(site, agreement.columns)
+        or other_units(site, agreement.columns, agreement.units)
+    )
+    if refusal:
+        return refusal, []
+    notes = site_notes(agreement, site)
+    before = agreement.rows.get(site.name, site.n_rows)
+    if site.n_rows != before:
+        notes.append(
+            f"{site.name}: is back with {rows_text(site.n_rows)}, it had {before}"
+        )
+    return None, notes
+
+
+def _agreement(
+    scale: Scale,
+    columns: tuple[str, ...],
+    sites: Sequence[Announcement],
+) -> SiteAgreement:
+    rows = {site.name: site.n_rows for site in sites}
+    box = agreed_box(scale, [site.ranges(columns) for site in sites], columns)
+    parts = zip(*(site.stats(columns) for site in sites), strict=True)
+    stats = ColumnStats(*(np.array(part) for part in parts))
+    # Again, without the refused: a unit that only they declare binds nobody.
+    units = _units(columns, sites)
+    return SiteAgreement(columns, box, sum(rows.values()), units, rows, stats)
+
+
+def _sift(
+    sites: Sequence[Announcement],
+    refusals: dict[str, str],
+    reason: Callable[[Announcement], str | None],
+) -> list[Announcement]:
+    """Return the sites without a reason against them; the others' are written down."""
+    kept = []
+    for site in sites:
+        line = reason(site)
+        if line is None:
+            kept.append(site)
+        else:
+            refusals[site.name] = line
+    return kept
+
+
+def _common(sites: Sequence[Announcement]) -> tuple[str, ...]:
+    """Return the columns that more than half of the sites have; see `settle`."""
+    times = Counter(column for site in sites for column in site.columns)
+    common = {column for column, n in times.items() if 2 * n > len(sites)}
+    ranked = sorted(
+        sites, key=lambda site: (-len(common.intersection(site.columns)), site.name)
+    )
+    order = dict.fromkeys(column for site in ranked for column in site.columns)
+    return tuple(column for column in order if column in common)
+
+
+def _units(columns: Sequence[str], sites: Sequence[Announcement]) -> tuple[str, ...]:
+    """Return per column the unit most declared (of several, the first by name)."""
+    times = {column: Counter[str]() for column in columns}
+    for site in sites:
+        for column, unit in zip(site.columns, site.units, strict=True):
+            if unit and column in times:
+                times[column][unit] += 1
+    return tuple(
+        min(declared, key=lambda unit: (-declared[unit], unit), default="")
+        for declared in times.values()
+    )
