@@ -200,16 +200,12 @@ def announced(
     return state
 
 
-def absorb(
-    state: SecureState, message: Message | Batch
-) -> tuple[SecureState, Diagnostics]:
-    """Check and store one message, or a batch."""
+def absorb(state: SecureState, message: Message) -> tuple[SecureState, Diagnostics]:
+    """Check and store one message."""
     if isinstance(message, Hello):
         return absorb_hello(state, message)
     if isinstance(message, Update):
         return absorb_update(state, message)
-    if isinstance(message, Batch):
-        return absorb_batch(state, message)
     return absorb_left(state, message)
 
 

@@ -51,16 +51,12 @@ def announced(
     return replace(state, extremes=state.extremes.set(client, (low, high)))
 
 
-def absorb(
-    state: ServerState, message: Message | Batch
-) -> tuple[ServerState, Diagnostics]:
-    """Check and store one message, or a batch."""
+def absorb(state: ServerState, message: Message) -> tuple[ServerState, Diagnostics]:
+    """Check and store one message."""
     if isinstance(message, Hello):
         return absorb_hello(state, message)
     if isinstance(message, Update):
         return absorb_update(state, message)
-    if isinstance(message, Batch):
-        return absorb_batch(state, message)
     return absorb_left(state, message)
 
 

@@ -37,8 +37,8 @@ State: TypeAlias = ServerState | cohorts.SecureState
 def _server(state: State) -> ModuleType:
     """Return the module of the server whose state this is.
 
-    Both define `agreed`, `announced`, `absorb`, `end_round`, `prepare`, `broadcast`,
-    `done`, `result` and `progress`, as functions of their state.
+    Both define `agreed`, `announced`, `absorb`, `absorb_batch`, `end_round`, `prepare`,
+    `broadcast`, `done`, `result` and `progress`, as functions of their state.
     """
     return cohorts if isinstance(state, cohorts.SecureState) else server
 
@@ -119,11 +119,14 @@ class Afcl(Method[DefaultParams, State]):
         announced: State = _server(state).announced(state, client, low, high)
         return announced
 
-    def absorb(
-        self, state: State, message: Message | Batch
-    ) -> tuple[State, Diagnostics]:
+    def absorb(self, state: State, message: Message) -> tuple[State, Diagnostics]:
         """Check and store one message."""
         absorbed: tuple[State, Diagnostics] = _server(state).absorb(state, message)
+        return absorbed
+
+    def absorb_batch(self, state: State, batch: Batch) -> tuple[State, Diagnostics]:
+        """Store what many simulated clients say at once; diagnostics are columns."""
+        absorbed: tuple[State, Diagnostics] = _server(state).absorb_batch(state, batch)
         return absorbed
 
     def end_round(self, state: State) -> State:

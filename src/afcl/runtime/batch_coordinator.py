@@ -132,7 +132,7 @@ class BatchCoordinator(Coordinator):
         clients = batch.clients
         method = self.spec.method
         assert isinstance(method, Afcl)  # `fits` has seen to it
-        self._state, found = method.absorb(self._state, batch)
+        self._state, found = method.absorb_batch(self._state, batch)
         self._messages[clients] += 1
         self._bytes[clients] += sizes.bytes
         columns = {"bytes": sizes.bytes, "array_bytes": sizes.array_bytes, **found}
