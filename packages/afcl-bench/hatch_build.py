@@ -11,10 +11,8 @@ class CodeHook(BuildHookInterface):
     """Adds src/afcl_bench to a wheel or an sdist."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the folder; an editable install points to it instead."""
-        unpacked = Path(self.root, "afcl_bench")
-        if version == "editable" or (self.target_name == "sdist" and unpacked.exists()):
-            return
-        repository = Path(self.root, "..", "..", "src", "afcl_bench").resolve()
-        code = unpacked if unpacked.exists() else repository
-        build_data["force_include"][str(code)] = "afcl_bench"
+        """Add the folder; it is beside this file in an sdist, and found there."""
+        # An editable install only points to the folder: dev-mode-dirs.
+        if version != "editable" and not Path(self.root, "afcl_bench").exists():
+            code = Path(self.root, "..", "..", "src", "afcl_bench").resolve()
+            build_data["force_include"][str(code)] = "afcl_bench"
