@@ -3,30 +3,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from afcl_bench.blocks_paper import DEFAULT, counted, mean
-from afcl_bench.frame import Frame, Row
+from afcl_bench.counting import DEFAULT, counted, entry, mean, range_of_k
+from afcl_bench.frame import kinds, parts, values
 from afcl_bench.plots import exponent
 from afcl_bench.store import DONE
 from afcl_bench.tables import NONE, Table, mean_std, number, share
 
 #: Share of the final score at which a run has arrived.
 ARRIVED = 0.99
+#: kB, messages a client and final score of a run that has arrived; NaN: it never does.
+Arrival = tuple[float, float, float]
 
 
-def scores(frame: Frame) -> Iterator[Table]:
+def scores(frame: pl.DataFrame) -> Iterator[Table]:
     """List every kind of run with its scores: what a spec gets by default."""
     rows = []
-    for key, runs in frame.by(_kind).items():
-        done = sum(row.status == DONE for row in runs.rows)
+    kind = ("dataset", "method", "options", "split", "participation")
+    for key, runs in frame.group_by(kind, maintain_order=True):
+        done = runs.filter(status=DONE).height
         measured = [mean_std(counted(runs, m)) for m in ("k", "sc", "sc2", "ch", "ari")]
-        kilobytes = number(mean(runs.values("bytes")) / 1000, 1)
-        rows.append((*key, f"{done} of {len(runs)}", *measured, kilobytes))
+        kilobytes = number(mean(values(runs, "bytes")) / 1000, 1)
+        count = f"{done} of {runs.height}"
+        rows.append((*map(str, key), count, *measured, kilobytes))
     header = ("data", "method", "options", "split", "participation", "runs")
     yield Table(
         "scores",
@@ -39,21 +43,20 @@ def scores(frame: Frame) -> Iterator[Table]:
 # ------------------------------------------------------------------ over the rounds
 
 
-def prepared(row: Row) -> list[dict[str, Any]]:
+def prepared(trace: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     """Return what the server thought, round by round."""
-    return [event for event in row.trace or () if event["event"] == "prepare"]
+    return [event for event in trace or () if event["event"] == "prepare"]
 
 
-def trajectories(frame: Frame) -> Iterator[Table]:
+def trajectories(frame: pl.DataFrame) -> Iterator[Table]:
     """How many seeds there were, how many clusters came out, in how many rounds."""
     rows = []
-    for method, runs in frame.by(lambda r: r.cell.method).items():
-        for row in runs.rows:
-            events = prepared(row)
+    for method, runs in parts(frame, "method").items():
+        for row in runs.iter_rows(named=True):
+            events = prepared(row["trace"])
             seeds = str(len(events[0]["seeds"])) if events else NONE
-            found = [number(row.value(name), 0) for name in ("k", "rounds")]
-            said = (method, str(row.cell.seed), seeds)
-            rows.append((*said, *found, number(row.value("sc"))))
+            found = [number(row[name], 0) for name in ("k", "rounds")]
+            rows.append((method, str(row["seed"]), seeds, *found, number(row["sc"])))
     yield Table(
         "trajectories",
         "SD1 over three clients: seeds at the start, clusters found (there are 4).",
@@ -62,21 +65,24 @@ def trajectories(frame: Frame) -> Iterator[Table]:
     )
 
 
-def convergence(frame: Frame) -> Iterator[Table]:
+def convergence(frame: pl.DataFrame) -> Iterator[Table]:
     """Count the rounds until a run stops by itself."""
     rows = []
-    for (name, method), runs in frame.by(_where).items():
-        rounds = runs.values("rounds")
-        known = [row for row in runs.rows if row.trace or row.status != DONE]
-        stopped = np.array([_end(row) == "done" for row in known], dtype=np.float64)
+    for key, runs in frame.group_by("dataset", "method", maintain_order=True):
+        rounds = values(runs, "rounds")
+        # An answer without its trace does not say how it ended.
+        stopped = [
+            _end(trace) == "done"
+            for trace, status in runs.select("trace", "status").iter_rows()
+            if trace or status != DONE
+        ]
         rows.append(
             (
-                name,
-                method,
+                *map(str, key),
                 mean_std(rounds, 1),
                 number(max(rounds[~np.isnan(rounds)], default=None), 0),
-                share(mean(stopped)),
-                mean_std(runs.values("most_messages"), 1),
+                share(mean(np.array(stopped, dtype=np.float64))),
+                mean_std(values(runs, "most_messages"), 1),
             )
         )
     yield Table(
@@ -87,57 +93,51 @@ def convergence(frame: Frame) -> Iterator[Table]:
     )
 
 
-def _end(row: Row) -> str:
-    ends = [event for event in row.trace or () if event["event"] == "end"]
+def _end(trace: list[dict[str, Any]] | None) -> str:
+    ends = [event for event in trace or () if event["event"] == "end"]
     return str(ends[-1]["reason"]) if ends else ""
 
 
 # ------------------------------------------------------------------ settings
 
 
-def ablation(frame: Frame) -> Iterator[Table]:
+def ablation(frame: pl.DataFrame) -> Iterator[Table]:
     """Each step of the default added to the one before."""
+    names = kinds(frame, "dataset")
     for measure, title in (("sc", "silhouette"), ("ari", "ARI")):
         rows = []
-        for method, runs in frame.by(lambda r: r.cell.method).items():
-            parts = runs.by(lambda r: r.cell.dataset)
-            cells = [_step(parts.get(name), measure) for name in frame.datasets()]
+        for method, runs in parts(frame, "method").items():
+            cells = [_step(runs.filter(dataset=name), measure) for name in names]
             total = number(mean(counted(runs, measure)))
             rows.append((method.replace("ablation:", "+ "), *cells, total))
         yield Table(
             f"ablation-{measure}",
             f"Mean {title} over all runs (mean k'), then the share of collapsed runs "
             "where there are any; (n): only so many runs have an answer.",
-            ("step", *frame.datasets(), "all"),
+            ("step", *names, "all"),
             tuple(rows),
         )
 
 
-def _step(part: Frame | None, measure: str) -> str:
-    if part is None:
-        return NONE
-    done = Frame(tuple(row for row in part.rows if row.status == DONE))
-    if not len(done):
-        return "cap"
-    text = (
-        f"{number(mean(counted(done, measure)))} ({number(mean(done.values('k')), 1)})"
-    )
-    lost = float(np.isnan(done.values("ch")).mean())
+def _step(runs: pl.DataFrame, measure: str) -> str:
+    done = runs.filter(status=DONE)
+    if not done.height:
+        return "cap" if runs.height else NONE
+    found = number(mean(values(done, "k")), 1)
+    text = f"{number(mean(counted(done, measure)))} ({found})"
+    lost = float(np.isnan(values(done, "ch")).mean())
     text += f" {share(lost)}" if lost else ""
-    return text if len(done) == len(part) else f"{text} ({len(done)})"
+    return text if done.height == runs.height else f"{text} ({done.height})"
 
 
-def seeds(frame: Frame) -> Iterator[Table]:
+def seeds(frame: pl.DataFrame) -> Iterator[Table]:
     """Quality against the number of seeds at the start."""
-    starts = list(dict.fromkeys(row.option("n_seeds") or "auto" for row in frame.rows))
+    frame = frame.with_columns(pl.col("n_seeds").fill_null("auto"))
+    starts = kinds(frame, "n_seeds")
     rows = []
-    for (name, method), runs in frame.by(_where).items():
-        parts = runs.by(lambda r: r.option("n_seeds") or "auto")
-        cells = []
-        for start in starts:
-            part = parts.get(start)
-            cells.append(NONE if part is None else _score_and_k(part))
-        rows.append((name, method, *cells))
+    for key, runs in frame.group_by("dataset", "method", maintain_order=True):
+        cells = [_score_and_k(runs.filter(n_seeds=start)) for start in starts]
+        rows.append((*map(str, key), *cells))
     yield Table(
         "seeds",
         "Mean silhouette over all runs (mean k') by the number of seeds at the start.",
@@ -146,26 +146,28 @@ def seeds(frame: Frame) -> Iterator[Table]:
     )
 
 
-def _score_and_k(part: Frame) -> str:
-    found = mean(part.values("k"))
+def _score_and_k(runs: pl.DataFrame) -> str:
+    if not runs.height:
+        return NONE
+    found = mean(values(runs, "k"))
     if np.isnan(found):
         return "cap"
-    return f"{number(mean(counted(part, 'sc')))} ({number(found, 1)})"
+    return f"{number(mean(counted(runs, 'sc')))} ({number(found, 1)})"
 
 
 # ------------------------------------------------------------------ the number of k
 
 
-def k_recovery(frame: Frame) -> Iterator[Table]:
+def k_recovery(frame: pl.DataFrame) -> Iterator[Table]:
     """How often k' is right."""
-    mixtures = frame.where(group="mixtures")
-    splits = list(dict.fromkeys(row.cell.split for row in mixtures.rows))
-    methods_at = mixtures.by(_at_level)
-    ours = methods_at.get(DEFAULT, Frame(()))
+    # A method by another privacy level than its default is another line.
+    level = pl.concat_str("method", "privacy", separator=", ", ignore_nulls=True)
+    mixtures = frame.filter(group="mixtures").with_columns(method=level)
+    splits = kinds(mixtures, "split")
+    ours = mixtures.filter(method=DEFAULT)
     rows = []
-    for method, runs in methods_at.items():
-        parts = runs.by(lambda r: r.cell.split)
-        cells = [_hits(parts.get(s), ours.where(split=s)) for s in splits]
+    for method, runs in parts(mixtures, "method").items():
+        cells = [_hits(runs.filter(split=s), ours.filter(split=s)) for s in splits]
         rows.append((method, *cells))
     yield Table(
         "k-recovery",
@@ -175,13 +177,12 @@ def k_recovery(frame: Frame) -> Iterator[Table]:
         ("method", *splits),
         tuple(rows),
     )
-    suite = frame.where(group="suite")
-    methods = suite.methods()
+    suite = frame.filter(group="suite")
+    methods = kinds(suite, "method")
     rows = []
-    for name, runs in suite.by(lambda r: r.cell.dataset).items():
-        groups = runs.by(lambda r: r.cell.method)
-        true = max(row.k_true for row in runs.rows)
-        cells = [_ks(groups[m], true) if m in groups else NONE for m in methods]
+    for name, runs in parts(suite, "dataset").items():
+        true = max(runs["k_true"])
+        cells = [_ks(runs.filter(method=m), true) for m in methods]
         rows.append((name, str(true), *cells))
     yield Table(
         "k-recovery-suite",
@@ -191,64 +192,53 @@ def k_recovery(frame: Frame) -> Iterator[Table]:
     )
 
 
-def _at_level(row: Row) -> str:
-    """Return the method, with its privacy level where that is not the default."""
-    level = row.option("privacy")
-    return row.cell.method if level is None else f"{row.cell.method}, {level}"
-
-
-def _hits(runs: Frame | None, ours: Frame) -> str:
+def _hits(runs: pl.DataFrame, ours: pl.DataFrame) -> str:
     """Return the hits; of fewer runs than ours, with our hits in the same ones."""
-    if runs is None:
+    if not runs.height:
         return NONE
-    agreement = np.nan_to_num(runs.values("ari"))
+    agreement = np.nan_to_num(values(runs, "ari"))
     text = f"{_shares(runs)} · {number(float(agreement.mean()))}"
-    lost = sum(row.status != DONE for row in runs.rows)
+    lost = runs.filter(pl.col("status") != DONE).height
     if lost:
         text += f", {lost} capped"
-    if len(runs) < len(ours):
-        seeds = [row.cell.seed for row in runs.rows]
-        text += f" ({len(runs)} runs; {DEFAULT} {_shares(ours.where(seed=seeds))})"
+    if runs.height < ours.height:
+        same = ours.filter(pl.col("seed").is_in(runs["seed"].to_list()))
+        text += f" ({runs.height} runs; {DEFAULT} {_shares(same)})"
     return text
 
 
-def _shares(runs: Frame) -> str:
-    gaps = np.array([abs(_found(row) - row.k_true) for row in runs.rows])
+def _shares(runs: pl.DataFrame) -> str:
+    # A run without an answer is off by NaN, which is no hit.
+    gaps = np.abs(values(runs, "k") - values(runs, "k_true"))
     return f"{number((gaps == 0).mean(), 2)} / {number((gaps <= 1).mean(), 2)}"
 
 
-def _found(row: Row) -> float:
-    return float(row.facts["k"]) if row.status == DONE else np.inf
-
-
-def _ks(runs: Frame, true: int) -> str:
-    found = [int(k) for k in runs.values("k") if not np.isnan(k)]
-    if not found:
+def _ks(runs: pl.DataFrame, true: int) -> str:
+    if not runs.height:
+        return NONE
+    found = range_of_k(runs)
+    if found == NONE:
         return "cap"
-    low, high = min(found), max(found)
-    text = str(low) if low == high else f"{low}-{high}"
-    exact = sum(k == true for k in found)
-    return (
-        f"**{exact}/{len(runs)}**"
-        if exact == len(runs)
-        else (f"{exact}/{len(runs)} ({text})")
-    )
+    exact = runs.filter(pl.col("k") == true).height
+    count = f"{exact}/{runs.height}"
+    return f"**{count}**" if exact == runs.height else f"{count} ({found})"
 
 
 # ------------------------------------------------------------------ asynchrony
 
 
-def asynchrony(frame: Frame) -> Iterator[Table]:
+def asynchrony(frame: pl.DataFrame) -> Iterator[Table]:
     """Quality by how uneven participation is."""
     for group in ("skew", "one-shot"):
-        runs = frame.where(group=group)
-        levels = list(dict.fromkeys(row.cell.participation for row in runs.rows))
+        runs = frame.filter(group=group)
+        levels = kinds(runs, "participation")
         for measure in ("sc", "ari"):
             rows = []
-            for (name, method), part in runs.by(_where).items():
-                parts = part.by(lambda r: r.cell.participation)
-                cells = [_mean_of(parts.get(level), measure) for level in levels]
-                rows.append((name, method, *cells))
+            for key, part in runs.group_by("dataset", "method", maintain_order=True):
+                cells = [
+                    entry(part.filter(participation=level), measure) for level in levels
+                ]
+                rows.append((*map(str, key), *cells))
             yield Table(
                 f"asynchrony-{group}-{measure}",
                 f"Mean {measure.upper()} over all runs, 20 clients; rivals given k\\*.",
@@ -257,17 +247,17 @@ def asynchrony(frame: Frame) -> Iterator[Table]:
             )
 
 
-def late(frame: Frame) -> Iterator[Table]:
+def late(frame: pl.DataFrame) -> Iterator[Table]:
     """Let a client that owns a cluster alone join late."""
-    runs = frame.where(group="late")
-    habits = list(dict.fromkeys(row.cell.participation for row in runs.rows))
+    runs = frame.filter(group="late")
+    habits = kinds(runs, "participation")
     rows = []
-    for (name, method), part in runs.by(_where).items():
-        line = [name, method]
+    for key, part in runs.group_by("dataset", "method", maintain_order=True):
+        line = [*map(str, key)]
         for habit in habits:
-            some = part.where(participation=habit)
-            right = np.array([_found(row) == row.k_true for row in some.rows])
-            line += [_mean_of(some, "ari"), share(mean(right.astype(np.float64)))]
+            some = part.filter(participation=habit)
+            right = values(some, "k") == values(some, "k_true")
+            line += [entry(some, "ari"), share(mean(right.astype(np.float64)))]
         rows.append(tuple(line))
     header = [text for h in habits for text in (f"ARI, {h}", f"k' = k*, {h}")]
     yield Table(
@@ -279,69 +269,45 @@ def late(frame: Frame) -> Iterator[Table]:
     )
 
 
-def _mean_of(runs: Frame | None, measure: str) -> str:
-    if runs is None or not len(runs):
-        return NONE
-    values = counted(runs, measure)
-    known = values[~np.isnan(values)]
-    missing = "" if known.size == values.size else f" ({known.size})"
-    return number(float(known.mean())) + missing if known.size else "cap"
-
-
 # ------------------------------------------------------------------ cost
 
 
-def arrivals(frame: Frame) -> dict[tuple[str, str], list[tuple[float, float, float]]]:
+def arrivals(frame: pl.DataFrame) -> dict[tuple[str, str], list[Arrival]]:
     """Return kB, messages a client and final score of runs when they have arrived.
 
     A run has arrived at the first of the rounds looked at from which on its silhouette
     stays at 99 % of the final one or above; a run that ends collapsed never arrives.
     """
-    found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
-    for where, runs in frame.by(_where).items():
-        found[where] = []
-        for steps in runs.by(lambda r: r.cell.seed).values():
-            ordered = sorted(steps.rows, key=lambda r: int(r.option("max_rounds")))
-            found[where].append(_arrival([r for r in ordered if r.status == DONE]))
+    found: dict[tuple[str, str], list[Arrival]] = {}
+    where = ("dataset", "method", "seed")
+    for (name, method, _), runs in frame.group_by(where, maintain_order=True):
+        steps = runs.drop("trace", "centers").filter(status=DONE)
+        ordered = steps.sort(pl.col("max_rounds").cast(pl.Int64))
+        found.setdefault((str(name), str(method)), []).append(_arrival(ordered))
     return found
 
 
-def _arrival(steps: list[Row]) -> tuple[float, float, float]:
-    nothing = (float("nan"), float("nan"), float("nan"))
-    if not steps:
-        return nothing
-    values = [row.scores["sc"] or 0.0 for row in steps]
-    final = values[-1]
+def _arrival(steps: pl.DataFrame) -> Arrival:
+    if not steps.height:
+        return np.nan, np.nan, np.nan
+    scores = steps["sc"].fill_null(0.0).to_list()
+    final = scores[-1]
     if final <= -1.0:
-        return (*nothing[:2], final)
+        return np.nan, np.nan, final
     bound = final - (1 - ARRIVED) * abs(final)
-    first = len(steps) - 1
-    while first > 0 and values[first - 1] >= bound:
+    first = steps.height - 1
+    while first > 0 and scores[first - 1] >= bound:
         first -= 1
-    facts = steps[first].facts
-    return facts["bytes"] / 1000, float(facts["most_messages"]), final
+    return steps["bytes"][first] / 1000, steps["most_messages"][first], final
 
 
-def cost(frame: Frame) -> Iterator[Table]:
+def cost(frame: pl.DataFrame) -> Iterator[Table]:
     """Say what it takes to reach 99 % of the final score."""
     found = arrivals(frame)
-    names = frame.datasets()
+    names = kinds(frame, "dataset")
     rows = []
-    for method in frame.methods():
-        cells = []
-        for name in names:
-            if (name, method) not in found:
-                cells.append(NONE)
-                continue
-            values = np.array(found[name, method])
-            if np.isnan(values[:, 0]).all():
-                cells.append("collapsed" if (values[:, 2] == -1).any() else "cap")
-                continue
-            kilobytes, messages, final = np.nanmean(values, axis=0)
-            cells.append(
-                f"{number(float(kilobytes), 1)} kB, {number(float(messages), 1)} "
-                f"→ {number(float(final))}"
-            )
+    for method in kinds(frame, "method"):
+        cells = [_price(found.get((name, method), [])) for name in names]
         rows.append((method, *cells))
     yield Table(
         "cost",
@@ -352,36 +318,43 @@ def cost(frame: Frame) -> Iterator[Table]:
     )
 
 
+def _price(found: list[Arrival]) -> str:
+    if not found:
+        return NONE
+    arrived = np.array(found)
+    if np.isnan(arrived[:, 0]).all():
+        return "collapsed" if (arrived[:, 2] == -1).any() else "cap"
+    kilobytes, messages, final = np.nanmean(arrived, axis=0).tolist()
+    return f"{number(kilobytes, 1)} kB, {number(messages, 1)} → {number(final)}"
+
+
 # ------------------------------------------------------------------ time
 
 
-def measured_size(of: int, row: Row) -> int:
-    """Return the rows (0) or the features (1) of generated data, from its name."""
-    return int(row.cell.dataset.split(":")[1 + of])
+def sized(frame: pl.DataFrame, of: int) -> pl.DataFrame:
+    """Add the size: the rows (0) or the features (1) of generated data, by its name."""
+    size = pl.col("dataset").str.split(":").list.get(1 + of).cast(pl.Int64)
+    return frame.with_columns(size=size)
 
 
-def time(frame: Frame) -> Iterator[Table]:
+def time(frame: pl.DataFrame) -> Iterator[Table]:
     """Seconds by size, and how they grow."""
     for group, of in (("rows", 0), ("rows, ours", 0), ("features", 1)):
-        runs = frame.where(group=group)
-        if len(runs):
-            yield _times(runs, group, partial(measured_size, of))
+        runs = frame.filter(group=group)
+        if runs.height:
+            yield _times(sized(runs, of), group)
 
 
-def _times(runs: Frame, group: str, size: Callable[[Row], int]) -> Table:
-    sizes = sorted({size(row) for row in runs.rows})
+def _times(runs: pl.DataFrame, group: str) -> Table:
+    sizes = runs["size"].unique().sort().to_list()
     rows = []
-    for method, part in runs.by(lambda r: r.cell.method).items():
-        by_size = part.by(size)
-        seconds = np.array([_median(by_size.get(s)) for s in sizes])
+    for method, part in parts(runs, "method").items():
+        medians = [_median(part.filter(size=size)) for size in sizes]
+        seconds = np.array([np.nan if s is None else s for s in medians])
         known = ~np.isnan(seconds)
         cells = [
-            number(float(second), 2)
-            if not np.isnan(second)
-            else "cap"
-            if size in by_size
-            else NONE
-            for size, second in zip(sizes, seconds, strict=True)
+            number(second, 2) if second is not None else _why(part.filter(size=size))
+            for size, second in zip(sizes, medians, strict=True)
         ]
         grows = exponent(np.array(sizes, dtype=np.float64)[known], seconds[known])
         rows.append((method, *cells, number(grows, 2)))
@@ -395,21 +368,13 @@ def _times(runs: Frame, group: str, size: Callable[[Row], int]) -> Table:
     )
 
 
-# ------------------------------------------------------------------ keys
-
-
-def _where(row: Row) -> tuple[str, str]:
-    return row.cell.dataset, row.cell.method
-
-
-def _kind(row: Row) -> tuple[str, ...]:
-    cell = row.cell
-    options = ", ".join(f"{name} = {value}" for name, value in cell.options)
-    return cell.dataset, cell.method, options, cell.split, cell.participation
-
-
-def _median(runs: Frame | None) -> float:
-    """Return the median CPU seconds of the answers; NaN where there is none."""
-    seconds = runs.values("cpu_seconds") if runs is not None else np.zeros(0)
+def _median(runs: pl.DataFrame) -> float | None:
+    """Return the median CPU seconds of the answers, if there are any."""
+    seconds = values(runs, "cpu_seconds")
     known = seconds[~np.isnan(seconds)]
-    return float(np.median(known)) if known.size else float("nan")
+    return float(np.median(known)) if known.size else None
+
+
+def _why(runs: pl.DataFrame) -> str:
+    """Say why there are no seconds: runs that met their cap, or no runs."""
+    return "cap" if runs.height else NONE

@@ -29,7 +29,8 @@ import numpy as np
 from afcl._typing import Bools, Floats, Ints
 from afcl.data.files import MISSING, excerpt, fail, read_frame
 from afcl.data.synthetic import make_mixture, make_sd1, make_sd2, random_mixture
-from afcl_bench.fetch import SOURCES, checksum, class_codes, fetched
+from afcl_bench.fetch import checksum, class_codes, fetched
+from afcl_bench.sources import SOURCES
 
 if TYPE_CHECKING:
     import polars as pl

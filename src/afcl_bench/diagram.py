@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
-from afcl.exceptions import InputError
 from afcl_bench.significance import CriticalDifference
 
 #: Heights, in rows of text below the scale (negative: above it).
@@ -46,14 +44,10 @@ def cd_diagram(data: CriticalDifference, ax: Any = None) -> Any:
 
 def _new_axes(n_methods: int) -> Any:
     """Return the axes of a new figure that belongs to no window."""
-    try:
-        figures = import_module("matplotlib.figure")
-    except ImportError as error:
-        raise InputError(
-            "drawing needs Matplotlib; install it with: pip install 'afcl[report]'"
-        ) from error
+    from matplotlib.figure import Figure
+
     height = 1.2 + 0.15 * n_methods
-    return figures.Figure(figsize=(7.0, height), layout="constrained").subplots()
+    return Figure(figsize=(7.0, height), layout="constrained").subplots()
 
 
 def _draw_scale(ax: Any, n_methods: int) -> None:

@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from afcl.exceptions import InputError
 from afcl_bench import plots
-from afcl_bench.blocks_more import arrivals, measured_size, prepared
-from afcl_bench.blocks_paper import DEFAULT, NAMES, counted, mean, score_table, seven
-from afcl_bench.frame import Frame, Row
+from afcl_bench.blocks_more import arrivals, prepared, sized
+from afcl_bench.counting import DEFAULT, NAMES, counted, mean, score_table, seven
+from afcl_bench.frame import kinds, parts, values
 from afcl_bench.plots import (
     COLOURS,
     FORMATS,
@@ -42,23 +41,10 @@ class Figure:
         return [save(drawn, folder / f"{self.name}.{k}", dpi=120) for k in FORMATS]
 
 
-def axes(
-    columns: int = 1, rows: int = 1, width: float = 4.2, height: float = 3.2
-) -> Any:
-    """Return a new figure and its axes, a 2-D array of them."""
-    try:
-        import_module("matplotlib.figure")
-    except ImportError as error:
-        raise InputError(
-            "plots need Matplotlib; install it with: pip install 'afcl[bench]'"
-        ) from error
-    return panels(columns, rows, width, height)
-
-
 # ------------------------------------------------------------------ significance
 
 
-def significance(frame: Frame) -> Iterator[Figure]:
+def significance(frame: pl.DataFrame) -> Iterator[Figure]:
     """Critical-difference diagrams of the default and the paper's six."""
     for measure in ("sc", "ch"):
         _, methods, table = score_table(seven(frame), measure)
@@ -79,16 +65,17 @@ def _diagram(found: CriticalDifference) -> Any:
 # ------------------------------------------------------------------ over the rounds
 
 
-def trajectories(frame: Frame) -> Iterator[Figure]:
+def trajectories(frame: pl.DataFrame) -> Iterator[Figure]:
     """Show where the seeds go, round by round (the paper's Fig. 3)."""
 
     def draw() -> Any:
-        methods = frame.methods()
-        figure, places = axes(len(methods))
+        methods = kinds(frame, "method")
+        figure, places = panels(len(methods), 1, 4.2, 3.2)
         for ax, method in zip(places[0], methods, strict=True):
-            rows = [row for row in frame.where(method=method).rows if prepared(row)]
-            if rows:
-                _draw_trajectories(ax, rows[0])
+            runs = frame.filter(method=method).iter_rows(named=True)
+            first = next((run for run in runs if prepared(run["trace"])), None)
+            if first is not None:
+                _draw_trajectories(ax, first)
         return figure
 
     yield Figure(
@@ -99,23 +86,23 @@ def trajectories(frame: Frame) -> Iterator[Figure]:
     )
 
 
-def _draw_trajectories(ax: Any, row: Row) -> None:
-    plots.trajectories(row.trace or [], ax, centers=row.centers)
-    n_seeds = len(prepared(row)[0]["seeds"])
-    ax.set_title(f"{row.cell.method}: {n_seeds} seeds → k' = {row.facts['k']}")
+def _draw_trajectories(ax: Any, run: dict[str, Any]) -> None:
+    plots.trajectories(run["trace"], ax, centers=run["centers"])
+    n_seeds = len(prepared(run["trace"])[0]["seeds"])
+    ax.set_title(f"{run['method']}: {n_seeds} seeds → k' = {run['k']:.0f}")
 
 
-def convergence(frame: Frame) -> Iterator[Figure]:
+def convergence(frame: pl.DataFrame) -> Iterator[Figure]:
     """Show the objective per round (the paper's Fig. 4)."""
 
     def draw() -> Any:
-        names, methods = frame.datasets(), frame.methods()
-        figure, places = axes(len(names), len(methods), 3.2, 2.3)
+        names, methods = kinds(frame, "dataset"), kinds(frame, "method")
+        figure, places = panels(len(names), len(methods), 3.2, 2.3)
         for across, name in enumerate(names):
             for down, method in enumerate(methods):
                 ax = places[down][across]
-                rows = frame.where(dataset=name, method=method).rows
-                _draw_objectives(ax, rows, COLOURS[down])
+                runs = frame.filter(dataset=name, method=method)
+                _draw_objectives(ax, runs["trace"], COLOURS[down])
                 ax.set_title(f"{name}, {method}", fontsize=9)
                 ax.set_xlabel("round", fontsize=8)
         return figure
@@ -129,31 +116,29 @@ def convergence(frame: Frame) -> Iterator[Figure]:
     )
 
 
-def _draw_objectives(ax: Any, rows: Iterable[Row], colour: str) -> None:
-    for row in rows:
-        if any(event.get("objective") is not None for event in prepared(row)):
+def _draw_objectives(ax: Any, traces: Iterable[Any], colour: str) -> None:
+    for trace in traces:
+        if any(event.get("objective") is not None for event in prepared(trace)):
             thin = {"color": colour, "alpha": 0.4, "linewidth": 1, "marker": ""}
-            plots.objective(row.trace or [], ax, **thin)
+            plots.objective(trace, ax, **thin)
     ax.set_ylabel("")
 
 
 # ------------------------------------------------------------------ against a setting
 
 
-def seeds(frame: Frame) -> Iterator[Figure]:
+def seeds(frame: pl.DataFrame) -> Iterator[Figure]:
     """Quality against the number of seeds."""
     starts = ["n/64", "n/32", "n/16", "n/8", "n/4", "n/2"]
 
     def draw() -> Any:
-        names = frame.datasets()
-        figure, places = axes(len(names), 1, 3.2, 2.8)
+        names = kinds(frame, "dataset")
+        figure, places = panels(len(names), 1, 3.2, 2.8)
         for ax, name in zip(places[0], names, strict=True):
-            for place, method in enumerate(frame.methods()):
-                parts = frame.where(dataset=name, method=method).by(
-                    lambda r: r.option("n_seeds")
-                )
-                known = [s for s in starts if s in parts]
-                means = [mean(counted(parts[s], "sc")) for s in known]
+            for place, method in enumerate(kinds(frame, "method")):
+                runs = parts(frame.filter(dataset=name, method=method), "n_seeds")
+                known = [start for start in starts if start in runs]
+                means = [mean(counted(runs[start], "sc")) for start in known]
                 ax.plot(known, means, label=method, **line_style(place))
             ax.set_title(name)
             ax.set_xlabel("seeds at the start")
@@ -166,19 +151,20 @@ def seeds(frame: Frame) -> Iterator[Figure]:
     )
 
 
-def asynchrony(frame: Frame) -> Iterator[Figure]:
+def asynchrony(frame: pl.DataFrame) -> Iterator[Figure]:
     """Quality against unevenness."""
 
     def draw() -> Any:
         groups = {"skew": "Gini of participation", "one-shot": "one-shot share"}
-        names = frame.where(group=list(groups)).datasets() or ["nothing yet"]
-        figure, places = axes(len(names), len(groups), 3.6, 2.8)
+        chosen = frame.filter(pl.col("group").is_in(list(groups)))
+        names = kinds(chosen, "dataset") or ["nothing yet"]
+        figure, places = panels(len(names), len(groups), 3.6, 2.8)
         for down, (group, label) in enumerate(groups.items()):
             for across, name in enumerate(names):
                 ax = places[down][across]
-                runs = frame.where(group=group, dataset=name)
-                for place, method in enumerate(frame.methods()):
-                    _draw_levels(ax, runs.where(method=method), method, place)
+                runs = frame.filter(group=group, dataset=name)
+                for place, method in enumerate(kinds(frame, "method")):
+                    _draw_levels(ax, runs.filter(method=method), method, place)
                 ax.set_title(name)
                 ax.set_xlabel(label)
             places[down][0].set_ylabel("ARI, all runs")
@@ -192,25 +178,26 @@ def asynchrony(frame: Frame) -> Iterator[Figure]:
     )
 
 
-def _draw_levels(ax: Any, runs: Frame, method: str, place: int) -> None:
-    if not len(runs):
+def _draw_levels(ax: Any, runs: pl.DataFrame, method: str, place: int) -> None:
+    if not runs.height:
         return
-    parts = runs.by(lambda r: float(r.cell.participation.split(":")[1]))
-    means = [mean(part.values("ari")) for part in parts.values()]
-    ax.plot(list(parts), means, label=method, **line_style(place))
+    by_level = parts(runs, "participation")
+    levels = [float(name.split(":")[1]) for name in by_level]
+    means = [mean(values(part, "ari")) for part in by_level.values()]
+    ax.plot(levels, means, label=method, **line_style(place))
 
 
-def cost(frame: Frame) -> Iterator[Figure]:
+def cost(frame: pl.DataFrame) -> Iterator[Figure]:
     """Bytes until arrival against the score arrived at."""
 
     def draw() -> Any:
         found = arrivals(frame)
-        names = frame.datasets()
-        figure, places = axes(len(names), 1, 3.4, 3.2)
+        names = kinds(frame, "dataset")
+        figure, places = panels(len(names), 1, 3.4, 3.2)
         for ax, name in zip(places[0], names, strict=True):
-            for place, method in enumerate(frame.methods()):
-                values = np.array(found.get((name, method), np.full((1, 3), np.nan)))
-                x, y = mean(values[:, 0]), mean(values[:, 2])
+            for place, method in enumerate(kinds(frame, "method")):
+                runs = np.array(found.get((name, method), np.full((1, 3), np.nan)))
+                x, y = mean(runs[:, 0]), mean(runs[:, 2])
                 if not np.isnan(x):
                     style = {**line_style(place), "linestyle": "", "markersize": 7}
                     ax.plot(x, y, label=method, **style)
@@ -224,23 +211,18 @@ def cost(frame: Frame) -> Iterator[Figure]:
     yield Figure("cost-plot", "Bytes needed against the silhouette reached.", draw)
 
 
-def time(frame: Frame) -> Iterator[Figure]:
+def time(frame: pl.DataFrame) -> Iterator[Figure]:
     """Seconds against rows and features."""
 
     def draw() -> Any:
         groups = {"rows": (0, "rows (d = 2)"), "features": (1, "features (n = 2000)")}
-        figure, places = axes(len(groups), 1, 4.6, 3.6)
+        figure, places = panels(len(groups), 1, 4.6, 3.6)
         for ax, (group, (of, label)) in zip(places[0], groups.items(), strict=True):
             wanted = [group, "rows, ours"] if of == 0 else [group]
-            runs = [
-                {
-                    "method": row.cell.method,
-                    "size": measured_size(of, row),
-                    "seconds": row.value("cpu_seconds"),
-                }
-                for row in frame.where(group=wanted).rows
-            ]
-            plots.time_growth(runs, ax, label=label, methods=frame.methods())
+            runs = sized(frame.filter(pl.col("group").is_in(wanted)), of)
+            columns = runs.select("method", "size", seconds="cpu_seconds").to_dicts()
+            methods = kinds(frame, "method")
+            plots.time_growth(columns, ax, label=label, methods=methods)
             ax.set_ylabel("CPU seconds")
         return figure
 

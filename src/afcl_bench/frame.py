@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stored runs as a table: one row per cell, its facts and its scores."""
+"""Stored runs as a Polars table: one row per cell, what became of it, its scores."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from afcl._typing import Floats
 from afcl.exceptions import InputError
@@ -22,75 +22,68 @@ from afcl_bench.store import DONE, Record, Store
 
 #: Facts of a record that are columns of the table.
 FACTS = ("k", "rounds", "bytes", "messages", "most_messages", "seconds", "cpu_seconds")
+#: Where a run stands in the grid.
+WHERE = ("group", "dataset", "method", "options", "split", "participation", "seed")
+#: Options that some table tells apart, as columns of their own.
+OPTIONS = ("n_seeds", "privacy", "max_rounds")
+
+SCHEMA = {
+    **dict.fromkeys(WHERE, pl.String),
+    "seed": pl.Int64,
+    "status": pl.String,
+    "reason": pl.String,
+    "k_true": pl.Int64,
+    **dict.fromkeys(OPTIONS, pl.String),
+    **dict.fromkeys((*FACTS, *MEASURES), pl.Float64),
+    "trace": pl.Object,
+    "centers": pl.Object,
+}
 
 
-@dataclass(frozen=True)
-class Row:
-    """One cell of the grid and what became of it."""
-
-    cell: Cell
-    status: str
-    reason: str
-    k_true: int
-    facts: dict[str, Any]
-    scores: dict[str, float | None] = field(default_factory=dict)
-    trace: list[dict[str, Any]] | None = field(default=None, repr=False)
-    centers: Floats | None = field(default=None, repr=False)
-
-    def value(self, name: str) -> float | None:
-        """Return a fact or a score; None where there is none."""
-        found = self.facts.get(name, self.scores.get(name))
-        return None if found is None else float(found)
-
-    def option(self, name: str) -> Any:
-        """Return an option of the cell, as the spec says it."""
-        return dict(self.cell.options).get(name)
+def row_of(cell: Cell, status: str, **found: Any) -> dict[str, Any]:
+    """Return the row of a cell; what is not given of the other columns is missing."""
+    options = {name: str(value) for name, value in cell.options}
+    return {
+        "group": cell.group,
+        "dataset": cell.dataset,
+        "method": cell.method,
+        "options": ", ".join(f"{name} = {value}" for name, value in cell.options),
+        "split": cell.split,
+        "participation": cell.participation,
+        "seed": cell.seed,
+        "status": status,
+        **{name: options.get(name) for name in OPTIONS},
+        **found,
+    }
 
 
-@dataclass(frozen=True)
-class Frame:
-    """Rows, and how to pick some of them."""
-
-    rows: tuple[Row, ...]
-
-    def where(self, **wanted: Any) -> Frame:
-        """Return the rows whose cell has these values (or one of several)."""
-        kept = [
-            row
-            for row in self.rows
-            if all(_fits(getattr(row.cell, key), want) for key, want in wanted.items())
-        ]
-        return Frame(tuple(kept))
-
-    def by(self, key: Callable[[Row], Any]) -> dict[Any, Frame]:
-        """Group rows, in the order in which keys first appear."""
-        groups: dict[Any, list[Row]] = defaultdict(list)
-        for row in self.rows:
-            groups[key(row)].append(row)
-        return {name: Frame(tuple(rows)) for name, rows in groups.items()}
-
-    def values(self, name: str) -> Floats:
-        """Return a column; NaN where there is no value."""
-        found = [row.value(name) for row in self.rows]
-        return np.array([np.nan if v is None else v for v in found], dtype=np.float64)
-
-    def datasets(self) -> list[str]:
-        """Return the data sets, in the order of the spec."""
-        return list(dict.fromkeys(row.cell.dataset for row in self.rows))
-
-    def methods(self) -> list[str]:
-        """Return the methods, in the order of the spec."""
-        return list(dict.fromkeys(row.cell.method for row in self.rows))
-
-    def __len__(self) -> int:
-        return len(self.rows)
+def frame_of(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
+    """Return rows as a table of all columns."""
+    listed = list(rows)
+    # Column by column: from rows Polars would make a struct of a trace's events.
+    return pl.DataFrame(
+        pl.Series(name, [row.get(name) for row in listed], dtype=kind)
+        for name, kind in SCHEMA.items()
+    )
 
 
-def _fits(value: Any, wanted: Any) -> bool:
-    return value in wanted if isinstance(wanted, list | tuple) else value == wanted
+def values(frame: pl.DataFrame, name: str) -> Floats:
+    """Return a column of numbers; NaN where there is none."""
+    return frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy(writable=True)
 
 
-def collect(spec: BenchSpec, root: Path, folder: Path | None) -> Frame:
+def kinds(frame: pl.DataFrame, name: str) -> list[str]:
+    """Return what a column holds, each once, in the order of the spec."""
+    return frame[name].unique(maintain_order=True).to_list()
+
+
+def parts(frame: pl.DataFrame, name: str) -> dict[str, pl.DataFrame]:
+    """Split by a column, in the order in which its values first appear."""
+    grouped = frame.group_by(name, maintain_order=True)
+    return {str(value): part for (value,), part in grouped}
+
+
+def collect(spec: BenchSpec, root: Path, folder: Path | None) -> pl.DataFrame:
     """Read the runs of a spec that are stored, and score them.
 
     Parameters
@@ -103,19 +96,19 @@ def collect(spec: BenchSpec, root: Path, folder: Path | None) -> Frame:
 
     Returns
     -------
-    Frame
-        In the order of the spec; a cell that has not been run has no row.
+    polars.DataFrame
+        With the columns of `SCHEMA`, in the order of the spec; a cell that has not been
+        run has no row.
     """
     scores = Scores(root)
-    found: dict[Cell, Row] = {}
+    found: dict[Cell, dict[str, Any]] = {}
     grouped: dict[tuple[str, int | None], list[tuple[Cell, Record]]] = defaultdict(list)
     for cell, record in stored(spec.cells, Store(root), folder):
         seed = cell.seed if is_drawn(cell.dataset) else None
         grouped[cell.dataset, seed].append((cell, record))
     for group in grouped.values():
-        for row in _scored(group, scores, folder):
-            found[row.cell] = row
-    return Frame(tuple(found[cell] for cell in spec.cells if cell in found))
+        found.update(_scored(group, scores, folder))
+    return frame_of(found[cell] for cell in spec.cells if cell in found)
 
 
 def stored(
@@ -131,14 +124,13 @@ def stored(
 
 def _scored(
     group: list[tuple[Cell, Record]], scores: Scores, folder: Path | None
-) -> Iterator[Row]:
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """Score the answers of runs on the same rows."""
     answered = [(cell, r) for cell, r in group if r.status == DONE]
     for cell, record in group:
         if record.status != DONE:
             reason = str(record.facts["reason"])
-            nothing = dict.fromkeys(MEASURES)
-            yield Row(cell, record.status, reason, 0, {}, nothing)
+            yield cell, row_of(cell, record.status, reason=reason, k_true=0)
     if not answered:
         return
     first = answered[0][0]
@@ -155,8 +147,17 @@ def _scored(
         known,
         [labels for labels in partitions if labels is not None],
     )
-    for (cell, record), values in zip(answered, measured, strict=True):
-        facts = {name: record.facts[name] for name in FACTS}
-        k_true = int(record.facts["data"]["k"])
-        centers = record.arrays.get("centers")
-        yield Row(cell, DONE, "", k_true, facts, values, record.trace, centers)
+    for (cell, record), scored in zip(answered, measured, strict=True):
+        yield (
+            cell,
+            row_of(
+                cell,
+                DONE,
+                reason="",
+                k_true=int(record.facts["data"]["k"]),
+                **{name: record.facts[name] for name in FACTS},
+                **scored,
+                trace=record.trace,
+                centers=record.arrays.get("centers"),
+            ),
+        )

@@ -3,49 +3,49 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+import polars as pl
+
 from afcl.exceptions import InputError
 from afcl.runtime.results import write_text
-from afcl_bench import blocks_more, blocks_paper, figures
+from afcl_bench import blocks_honest, blocks_more, blocks_paper, figures
 from afcl_bench.figures import Figure
-from afcl_bench.frame import FACTS, Frame, collect
+from afcl_bench.frame import FACTS, WHERE, collect
 from afcl_bench.measures import MEASURES
 from afcl_bench.runner import SPECS
 from afcl_bench.spec import BenchSpec, parse_spec
 from afcl_bench.tables import Table
 
-Block = Callable[[Frame], Iterable[Table | Figure]]
+Block = Callable[[pl.DataFrame], Iterable[Table | Figure]]
 
 #: What a spec may ask for, by name.
 BLOCKS: dict[str, Block] = {
     "ablation": blocks_more.ablation,
     "asynchrony": blocks_more.asynchrony,
     "asynchrony-plot": figures.asynchrony,
-    "capped": blocks_paper.capped,
+    "capped": blocks_honest.capped,
     "convergence": blocks_more.convergence,
     "convergence-plot": figures.convergence,
     "cost": blocks_more.cost,
     "cost-plot": figures.cost,
     "default-squared": blocks_paper.default_squared,
-    "honest": blocks_paper.honest,
+    "honest": blocks_honest.honest,
     "k-recovery": blocks_more.k_recovery,
     "late": blocks_more.late,
-    "learned-k": blocks_paper.learned_k,
-    "pooled-gap": blocks_paper.pooled_gap,
+    "learned-k": blocks_honest.learned_k,
+    "pooled-gap": blocks_honest.pooled_gap,
     "printed": blocks_paper.printed,
     "scores": blocks_more.scores,
     "seeds": blocks_more.seeds,
     "seeds-plot": figures.seeds,
-    "significance": blocks_paper.significance,
+    "significance": blocks_honest.significance,
     "significance-plot": figures.significance,
-    "three-ways": blocks_paper.three_ways,
+    "three-ways": blocks_honest.three_ways,
     "time": blocks_more.time,
     "time-plot": figures.time,
     "trajectories": blocks_more.trajectories,
@@ -86,7 +86,7 @@ def write_reports(
     specs, none = _specs(root, only), []
     for spec in specs:
         frame = collect(spec, root, folder)
-        if not len(frame):
+        if not frame.height:
             none.append(spec.name)
             continue
         made = _made(spec, frame)
@@ -95,7 +95,7 @@ def write_reports(
         if pages is not None and (pages / f"{spec.name}.md").is_file():
             _renew(pages, spec.name, made, out / spec.name)
             where += f" and {pages / spec.name}.md"
-        yield f"{spec.name}: {len(frame)} of {len(spec.cells)} runs, in {where}"
+        yield f"{spec.name}: {frame.height} of {len(spec.cells)} runs, in {where}"
     if len(none) == len(specs):
         raise InputError(f"{root} holds no run of {', '.join(none)}: make some first")
 
@@ -115,7 +115,7 @@ def _specs(root: Path, only: str | None) -> list[BenchSpec]:
     return [spec for spec in specs if spec.name == only]
 
 
-def _made(spec: BenchSpec, frame: Frame) -> list[Table | Figure]:
+def _made(spec: BenchSpec, frame: pl.DataFrame) -> list[Table | Figure]:
     unknown = [name for name in spec.blocks if name not in BLOCKS]
     if unknown:
         raise InputError(
@@ -126,7 +126,7 @@ def _made(spec: BenchSpec, frame: Frame) -> list[Table | Figure]:
 
 
 def _write(
-    spec: BenchSpec, frame: Frame, made: Iterable[Table | Figure], folder: Path
+    spec: BenchSpec, frame: pl.DataFrame, made: Iterable[Table | Figure], folder: Path
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     page = [f"# {spec.title}\n"]
@@ -142,25 +142,13 @@ def _write(
     write_text(folder / "report.md", "\n".join(page))
 
 
-def runs_csv(frame: Frame) -> str:
+def runs_csv(frame: pl.DataFrame) -> str:
     """Return every run with its facts and scores."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    where = ("group", "dataset", "method", "options", "split", "participation", "seed")
-    columns = (*FACTS, *MEASURES)
-    writer.writerow([*where, "status", "k_true", *columns])
-    for row in frame.rows:
-        cell = row.cell
-        options = ", ".join(f"{name} = {value}" for name, value in cell.options)
-        values = [row.value(name) for name in columns]
-        writer.writerow(
-            [
-                *(cell.group, cell.dataset, cell.method, options),
-                *(cell.split, cell.participation, cell.seed, row.status, row.k_true),
-                *("" if value is None else f"{value:.6g}" for value in values),
-            ]
-        )
-    return text.getvalue()
+    numbers = pl.col(*FACTS, *MEASURES).map_elements("{:.6g}".format, pl.String)
+    # Polars writes an empty text as "", and nothing as nothing.
+    texts = pl.col(pl.String).replace("", None)
+    columns = frame.select(*WHERE, "status", "k_true", numbers)
+    return columns.with_columns(texts).write_csv()
 
 
 def _renew(

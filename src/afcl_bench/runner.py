@@ -351,12 +351,7 @@ def _mean(values: list[float]) -> float:
 @contextmanager
 def _pool(jobs: int) -> Iterator[Any]:
     """Worker processes of one thread each that can be stopped in the middle."""
-    try:
-        pebble = import_module("pebble")
-    except ImportError as error:
-        raise InputError(
-            "the benchmark needs Pebble; install it with: pip install 'afcl[bench]'"
-        ) from error
+    pebble = import_module("pebble")
     before = {name: os.environ.get(name) for name in (*THREADS, KERNELS)}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     os.environ.setdefault(KERNELS, "native")

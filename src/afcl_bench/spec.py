@@ -59,8 +59,8 @@ class Run:
     @property
     def path(self) -> PurePosixPath:
         """Return where the run is stored, below the folder of all runs."""
-        said = [(_file_name(n), _file_name(str(value))) for n, value in self.options]
-        options = ",".join(f"{name}={value}" for name, value in said) or "as-is"
+        named = [(_file_name(n), _file_name(str(value))) for n, value in self.options]
+        options = ",".join(f"{name}={value}" for name, value in named) or "as-is"
         what = (_file_name(part) for part in (self.dataset, self.method))
         where = (_file_name(part) for part in (self.split, self.participation))
         return PurePosixPath(*what, options, *where, f"{self.seed}.npz")
@@ -192,18 +192,18 @@ def find_spec(name: str, within: tuple[str, ...] = ()) -> BenchSpec:
 
 
 def parse_spec(name: str, text: str, within: tuple[str, ...] = ()) -> BenchSpec:
-    """Read a spec's text; what it says wrong is said in one line."""
+    """Read a spec's text; a mistake in it ends with one line."""
     try:
-        said = tomllib.loads(text)
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"spec {name} is not TOML: {error}") from None
-    _check_keys(name, said, SPEC_KEYS)
-    named = _listed(said.get("include", []))
+    _check_keys(name, table, SPEC_KEYS)
+    named = _listed(table.get("include", []))
     included = [find_spec(str(other), within) for other in named]
-    grids = said.get("grid", [])
+    grids = table.get("grid", [])
     if not isinstance(grids, list) or not (grids or included):
         raise InputError(f"spec {name} has no [[grid]] and no include; add one")
-    shared = {**DEFAULTS, **{key: said[key] for key in SHARED if key in said}}
+    shared = {**DEFAULTS, **{key: table[key] for key in SHARED if key in table}}
     cells = dict.fromkeys(cell for other in included for cell in other.cells)
     for grid in grids:
         try:
@@ -212,8 +212,8 @@ def parse_spec(name: str, text: str, within: tuple[str, ...] = ()) -> BenchSpec:
             raise
         except (TypeError, ValueError) as error:
             raise InputError(f"a [[grid]] of spec {name} is wrong: {error}") from None
-    blocks = tuple(_listed(said.get("blocks", "scores")))
-    return BenchSpec(name, said.get("title", name), blocks, tuple(cells), text)
+    blocks = tuple(_listed(table.get("blocks", "scores")))
+    return BenchSpec(name, table.get("title", name), blocks, tuple(cells), text)
 
 
 def _cells(name: str, grid: Mapping[str, Any]) -> Iterator[Cell]:
@@ -284,8 +284,8 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _check_keys(name: str, said: Mapping[str, Any], known: set[str]) -> None:
-    unknown = sorted(set(said) - known)
+def _check_keys(name: str, table: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(table) - known)
     if unknown:
         raise InputError(
             f"spec {name} has unknown keys {', '.join(unknown)}; "

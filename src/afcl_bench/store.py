@@ -130,10 +130,10 @@ def _packed(record: Record) -> bytes:
 def _unpacked(path: Path) -> Record:
     head, arrays = _loaded(path)
     labels = arrays.pop("labels", None)
-    said = head["run"]
-    options = tuple((name, value) for name, value in said["options"])
+    run = head["run"]
+    options = tuple((name, value) for name, value in run["options"])
     return Record(
-        Run(**{**said, "options": options}),
+        Run(**{**run, "options": options}),
         head["status"],
         head["facts"],
         None if labels is None else labels.astype(np.int64),

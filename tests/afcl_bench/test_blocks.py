@@ -5,34 +5,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from afcl.exceptions import InputError
-from afcl_bench import blocks_more, blocks_paper
+from afcl_bench import blocks_honest, blocks_more, blocks_paper
 from afcl_bench.blocks_more import arrivals
-from afcl_bench.blocks_paper import (
-    SIX,
-    contenders,
-    counted,
-    plain,
-    published,
-    ranked,
-    score_table,
-    selected,
-    seven,
-)
+from afcl_bench.blocks_paper import plain, published, selected
+from afcl_bench.counting import SIX, contenders, counted, ranked, score_table, seven
 from afcl_bench.figures import Figure
-from afcl_bench.frame import Frame, Row
+from afcl_bench.frame import frame_of, kinds, parts, row_of, values
 from afcl_bench.measures import MEASURES
 from afcl_bench.report import BLOCKS
 from afcl_bench.spec import Cell, find_spec, spec_names
 from afcl_bench.store import CAPPED, DONE, FAILED
 from afcl_bench.tables import NONE, Table
 
+Row = dict[str, Any]
 UNKNOWN, KNOWN, LEARNED = "unknown k", "given k*", "given AFCL's k'"
 
 
@@ -52,7 +44,6 @@ def done(
 ) -> Row:
     """An answer; every score is `sc` unless it is given."""
     facts = {
-        "k": k,
         "rounds": 3,
         "bytes": 1000,
         "messages": 9,
@@ -60,10 +51,8 @@ def done(
         "seconds": 2.0,
         "cpu_seconds": 1.0,
     }
-    scores: dict[str, float | None] = dict.fromkeys(MEASURES, sc)
-    for name, value in found.items():
-        (facts if name in facts else scores)[name] = value
-    return Row(where, DONE, "", k_true, facts, scores, trace)
+    given = {**facts, **dict.fromkeys(MEASURES, sc), **found}
+    return row_of(where, DONE, reason="", k=k, k_true=k_true, trace=trace, **given)
 
 
 def collapsed(where: Cell, **found) -> Row:
@@ -73,11 +62,11 @@ def collapsed(where: Cell, **found) -> Row:
 
 
 def lost(where: Cell, status: str = CAPPED, reason: str = "stopped after 60 s") -> Row:
-    return Row(where, status, reason, 0, {}, dict.fromkeys(MEASURES))
+    return row_of(where, status, reason=reason, k_true=0)
 
 
-def frame(*rows: Row) -> Frame:
-    return Frame(rows)
+def frame(*rows: Row) -> pl.DataFrame:
+    return frame_of(rows)
 
 
 def only(found: Iterator[Any]) -> Table:
@@ -95,35 +84,32 @@ def called(name: str, found: Iterator[Any]) -> Table:
 # ------------------------------------------------------------------ frames
 
 
-def test_a_row_has_facts_and_scores():
-    row = done(cell(options=(("n_seeds", "n/64"),)), sc=0.25, ch=None)
-    assert (row.value("k"), row.value("sc"), row.value("ch")) == (4.0, 0.25, None)
-    assert row.value("unheard of") is None
-    assert (row.option("n_seeds"), row.option("other")) == ("n/64", None)
+def test_a_row_has_facts_scores_and_options():
+    row = frame(done(cell(options=(("n_seeds", "n/64"), ("max_rounds", 8))), ch=None))
+    assert row.select("k", "sc", "ch").row(0) == (4.0, 0.5, None)
+    assert row.select("n_seeds", "max_rounds", "privacy").row(0) == ("n/64", "8", None)
+    assert row["options"].item() == "n_seeds = n/64, max_rounds = 8"
 
 
-def test_rows_are_picked_and_grouped_in_their_order():
+def test_rows_are_grouped_in_their_order():
     rows = frame(
         done(cell("B", "m")),
         done(cell("A", "n", seed=1)),
         done(cell("B", "n", group="g")),
     )
-    assert rows.datasets() == ["B", "A"]
-    assert rows.methods() == ["m", "n"]
-    assert len(rows.where(dataset="B")) == 2
-    assert rows.where(dataset="B", method=["m", "x"]).rows == rows.rows[:1]
-    assert rows.where(dataset=("A", "B"), group="g").rows == rows.rows[2:]
-    assert len(rows.where(dataset="C")) == 0
-    groups = rows.by(lambda row: row.cell.dataset)
+    assert kinds(rows, "dataset") == ["B", "A"]
+    assert kinds(rows, "method") == ["m", "n"]
+    groups = parts(rows, "dataset")
     assert list(groups) == ["B", "A"]
-    assert groups["B"].rows == (rows.rows[0], rows.rows[2])
+    assert groups["B"]["method"].to_list() == ["m", "n"]
+    assert parts(frame(), "dataset") == {}
 
 
 def test_a_column_has_nan_where_there_is_nothing():
     rows = frame(done(cell(), sc=0.5), lost(cell(seed=1)), collapsed(cell(seed=2)))
-    np.testing.assert_equal(rows.values("sc"), [0.5, np.nan, -1.0])
-    np.testing.assert_equal(rows.values("ch"), [0.5, np.nan, np.nan])
-    assert frame().values("sc").shape == (0,)
+    np.testing.assert_equal(values(rows, "sc"), [0.5, np.nan, -1.0])
+    np.testing.assert_equal(values(rows, "ch"), [0.5, np.nan, np.nan])
+    assert values(frame(), "sc").shape == (0,)
 
 
 # ------------------------------------------------------------------ the paper's figures
@@ -171,13 +157,13 @@ def test_all_runs_count_a_collapsed_one_as_the_worst():
 def test_the_printed_table_counts_runs_with_the_right_k():
     exact = [done(cell(seed=s), k=4) for s in (0, 1)]
     others = [done(cell(seed=2), k=5), collapsed(cell(seed=3)), lost(cell(seed=4))]
-    assert selected(frame(*exact, *others)).rows == tuple(exact)
+    assert selected(frame(*exact, *others))["seed"].to_list() == [0, 1]
 
 
 def test_where_no_run_has_it_those_above_one_count():
     rows = [done(cell(), k=5), done(cell(seed=1), k=2), collapsed(cell(seed=2))]
-    assert selected(frame(*rows, lost(cell(seed=3)))).rows == tuple(rows[:2])
-    assert len(selected(frame(collapsed(cell())))) == 0
+    assert selected(frame(*rows, lost(cell(seed=3))))["seed"].to_list() == [0, 1]
+    assert selected(frame(collapsed(cell()))).height == 0
 
 
 def test_afcl_as_printed_beside_ours():
@@ -270,12 +256,11 @@ def test_who_is_ranked():
         done(cell(method="any-k:dk++", group="any-k")),
         done(cell(method="afcl-matlab", group="as printed")),
     )
-    assert contenders(rows).methods() == ["afcl", "dk++", "fkm"]
-    assert len(contenders(rows)) == 3
-    assert seven(rows).methods() == ["afcl", "dk++"]
+    assert contenders(rows)["method"].to_list() == ["afcl", "dk++", "fkm"]
+    assert seven(rows)["method"].to_list() == ["afcl", "dk++"]
 
 
-def two_by_three() -> Frame:
+def two_by_three() -> pl.DataFrame:
     return frame(
         done(cell("A", "afcl", group=UNKNOWN), sc=0.8, ch=50.0, k=4),
         done(cell("A", "afcl", group=UNKNOWN, seed=1), sc=0.6, ch=70.0, k=5),
@@ -301,7 +286,7 @@ def test_means_are_over_all_runs():
 
 
 def test_the_honest_table():
-    found = {t.name: t for t in blocks_paper.honest(two_by_three())}
+    found = {t.name: t for t in blocks_honest.honest(two_by_three())}
     assert list(found) == [
         f"honest-{m}" for m in ("sc", "sc2", "ch", "ari", "nmi", "k")
     ]
@@ -329,7 +314,7 @@ def test_the_default_beside_the_pooled_sweep():
         done(cell("B", "afcl", group=UNKNOWN), sc=0.595),
         done(cell("B", "pooled-kmeans-sweep", group=UNKNOWN), sc=0.6),
     )
-    assert only(blocks_paper.pooled_gap(rows)).rows == (
+    assert only(blocks_honest.pooled_gap(rows)).rows == (
         ("A", "-0.250", "0.600", "-0.850", "**no**"),
         ("B", "0.595", "0.600", "-0.005", "yes"),
     )
@@ -337,7 +322,7 @@ def test_the_default_beside_the_pooled_sweep():
 
 def test_a_set_without_a_sweep_has_no_gap():
     rows = frame(done(cell("A", "afcl", group=UNKNOWN), sc=0.5))
-    assert only(blocks_paper.pooled_gap(rows)).rows == (
+    assert only(blocks_honest.pooled_gap(rows)).rows == (
         ("A", "0.500", NONE, NONE, NONE),
     )
 
@@ -354,7 +339,7 @@ def test_three_ways_to_give_a_rival_its_k():
         done(cell("B", "any-k:dk++", group="any-k"), sc=0.9),
         done(cell("A", "afcl", group="as in the paper's files"), sc=0.0),
     )
-    assert only(blocks_paper.three_ways(rows)).rows == (
+    assert only(blocks_honest.three_ways(rows)).rows == (
         ("afcl", "0.500", *[NONE] * 5),
         (
             *("dk++", "0.550", "1 of 2", "0.400", "2 of 2"),
@@ -371,13 +356,13 @@ def test_what_has_no_answer_is_listed_with_its_reason():
         lost(cell("B", "m", group="g"), FAILED, "no memory"),
         done(cell("B", "n", group="g")),
     )
-    table = only(blocks_paper.capped(rows))
+    table = only(blocks_honest.capped(rows))
     assert table.caption == "Runs without an answer: 3 of 5."
     assert table.rows == (
         ("g", "A", "m", "capped", "2 of 3", "stopped after 60 s"),
         ("g", "B", "m", "failed", "1 of 1", "no memory"),
     )
-    assert only(blocks_paper.capped(frame(done(cell())))).rows == ()
+    assert only(blocks_honest.capped(frame(done(cell())))).rows == ()
 
 
 def test_significance_of_a_clear_case():
@@ -389,8 +374,9 @@ def test_significance_of_a_clear_case():
             group = UNKNOWN if method == "afcl" else KNOWN
             score = 0.9 - place / 10 + ord(name) / 1e6 * place
             rows.append(done(cell(name, method, group=group), sc=score, ch=score))
-    rows[6] = lost(rows[6].cell)
-    found = {t.name: t for t in blocks_paper.significance(frame(*rows))}
+    assert rows[6]["method"] == "dk++"
+    rows[6] = lost(cell("a", "dk++", group=KNOWN))
+    found = {t.name: t for t in blocks_honest.significance(frame(*rows))}
     first = found["significance"].rows[0]
     # Ranks 1 to 7; CD of 7 methods on 13 sets at .05 is 2.235.
     assert (first[0], first[2:5]) == ("silhouette", ("0.05", "2.235", "1.00"))
@@ -414,7 +400,7 @@ def test_rivals_with_k_star_and_with_what_was_learned():
         done(cell("A", "dk++", group=LEARNED), sc=0.4, ch=2.0),
         lost(cell("A", "dk++", group=LEARNED, seed=1)),
     )
-    assert only(blocks_paper.learned_k(rows)).rows == (
+    assert only(blocks_honest.learned_k(rows)).rows == (
         ("A", "afcl (k' 3-6)", "0.600 ± 0.10", "20.000 ± 10.00", NONE, NONE),
         *(
             (
@@ -642,7 +628,7 @@ def steps(*values: tuple[int, float], method: str = "afcl", seed: int = 0) -> li
         where = cell("A", method, options=(("max_rounds", rounds),), seed=seed)
         facts = {"bytes": 1000 * rounds, "most_messages": rounds + 1}
         answer = done(where, sc) if sc > -1.0 else collapsed(where)
-        found.append(replace(answer, facts={**answer.facts, **facts}))
+        found.append({**answer, **facts})
     return found
 
 
@@ -732,7 +718,7 @@ def test_seconds_by_rows_and_by_features():
 # ------------------------------------------------------------------ unfinished grids
 
 
-def filled(name: str, seed: int, keep: float, ends: str) -> Frame:
+def filled(name: str, seed: int, keep: float, ends: str) -> pl.DataFrame:
     """Rows of a shipped spec's first two seeds, with scores drawn.
 
     `keep` is the share of the cells that have been run, in the order of the runs;
@@ -740,7 +726,7 @@ def filled(name: str, seed: int, keep: float, ends: str) -> Frame:
     """
     rng = np.random.default_rng(seed)
     cells = find_spec(name).select(runs=2)
-    rows = []
+    rows: dict[Cell, Row] = {}
     for place in cells[: max(1, round(keep * len(cells)))]:
         end = ends
         if ends == "mixed":
@@ -750,15 +736,13 @@ def filled(name: str, seed: int, keep: float, ends: str) -> Frame:
         if end == "done":
             k = int(rng.integers(2, 7))
             score, seconds = float(rng.uniform()), float(rng.uniform(0.1, 3))
-            rows.append(
-                done(place, sc=score, k=k, trace=trace, ch=99.0, cpu_seconds=seconds)
-            )
+            found: dict[str, Any] = {"ch": 99.0, "cpu_seconds": seconds}
+            rows[place] = done(place, sc=score, k=k, trace=trace, **found)
         elif end == "collapsed":
-            rows.append(collapsed(place, trace=trace))
+            rows[place] = collapsed(place, trace=trace)
         else:
-            rows.append(lost(place, {"capped": CAPPED, "failed": FAILED}[end]))
-    order = {entry: i for i, entry in enumerate(find_spec(name).cells)}
-    return Frame(tuple(sorted(rows, key=lambda row: order[row.cell])))
+            rows[place] = lost(place, {"capped": CAPPED, "failed": FAILED}[end])
+    return frame_of(rows[entry] for entry in find_spec(name).cells if entry in rows)
 
 
 CASES = [

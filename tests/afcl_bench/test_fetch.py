@@ -19,14 +19,8 @@ from afcl import __version__
 from afcl.exceptions import InputError
 from afcl_bench import fetch
 from afcl_bench.datasets import load, matches
-from afcl_bench.fetch import (
-    HOME,
-    SOURCES,
-    cache_folder,
-    checksum,
-    class_codes,
-    fetched,
-)
+from afcl_bench.fetch import HOME, cache_folder, checksum, class_codes, fetched
+from afcl_bench.sources import SOURCES
 
 IRIS = "5.1,3.5,1.4,0.2,Iris-setosa\n6,3,4.8,1.8,Iris-virginica\n\n"
 IRIS_X = np.array([[5.1, 3.5, 1.4, 0.2], [6.0, 3.0, 4.8, 1.8]])

@@ -385,13 +385,6 @@ def test_what_cannot_be_written_is_said_in_a_line(tmp_path):
         plots.save(ax, tmp_path / "file" / "picture.png")
 
 
-def test_without_matplotlib_a_line_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'afcl\[report\]'") as caught:
-        plots.objective([START, prepare(0)])
-    assert "\n" not in str(caught.value)
-
-
 def loaded_by(program: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", f"import sys\n{program}\nprint(*sys.modules)"],

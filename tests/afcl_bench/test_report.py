@@ -15,9 +15,10 @@ from afcl.metrics import adjusted_rand, silhouette
 from afcl_bench import measures
 from afcl_bench.datasets import load
 from afcl_bench.execute import dataset, work
-from afcl_bench.figures import Figure, axes
+from afcl_bench.figures import Figure
 from afcl_bench.frame import FACTS, collect
 from afcl_bench.measures import MEASURES, SCORES, Scores
+from afcl_bench.plots import panels
 from afcl_bench.report import BLOCKS, runs_csv, write_reports
 from afcl_bench.runner import resolve
 from afcl_bench.settings import scaled
@@ -170,22 +171,20 @@ def test_scores_are_those_of_the_stored_labels(made):
     root, folder = made
     spec = parse_spec("tiny", TEXT)
     rows = collect(spec, root, folder)
-    assert [row.cell for row in rows.rows] == list(spec.cells)
-    data, first = load("iris"), rows.rows[0]
-    run = resolve(first.cell, Store(root), folder)
+    where = [(cell.dataset, cell.method, cell.seed) for cell in spec.cells]
+    assert rows.select("dataset", "method", "seed").rows() == where
+    data, first = load("iris"), rows.row(0, named=True)
+    run = resolve(spec.cells[0], Store(root), folder)
     assert run is not None
     record = Store(root).read(run)
     assert record is not None
     assert record.labels is not None
-    assert first.scores["sc"] == pytest.approx(
-        silhouette(scaled(data.X), record.labels)
-    )
-    assert first.scores["ari"] == adjusted_rand(data.y, record.labels)
-    assert first.facts == {name: record.facts[name] for name in FACTS}
-    assert first.trace == record.trace
-    assert first.centers is not None
-    assert np.array_equal(first.centers, record.arrays["centers"])
-    assert (first.k_true, first.status, first.reason) == (3, "done", "")
+    assert first["sc"] == pytest.approx(silhouette(scaled(data.X), record.labels))
+    assert first["ari"] == adjusted_rand(data.y, record.labels)
+    assert all(first[name] == record.facts[name] for name in FACTS)
+    assert first["trace"] == record.trace
+    assert np.array_equal(first["centers"], record.arrays["centers"])
+    assert (first["k_true"], first["status"], first["reason"]) == (3, "done", "")
 
 
 def test_a_second_report_measures_nothing(runs, tmp_path, monkeypatch):
@@ -209,7 +208,7 @@ def test_drawn_sets_are_scored_seed_by_seed(tmp_path):
     spec = parse_spec("drawn", text + 'methods = ["afcl"]\n')
     make(spec, tmp_path, None)
     rows = collect(spec, tmp_path, None)
-    assert [row.cell.seed for row in rows.rows] == [0, 1]
+    assert rows["seed"].to_list() == [0, 1]
     assert len(Scores(tmp_path).known) == 2
 
 
@@ -232,9 +231,9 @@ def test_a_run_that_met_its_cap_is_a_row_without_scores(runs, tmp_path):
     assert run is not None
     Store(root).write(Record(run, CAPPED, {"reason": "stopped after 1 s", "cap": 1.0}))
     rows = collect(spec, root, folder)
-    assert rows.rows[0].status == CAPPED
-    assert rows.rows[0].reason == "stopped after 1 s"
-    assert set(rows.rows[0].scores.values()) == {None}
+    first = rows.row(0, named=True)
+    assert (first["status"], first["reason"]) == (CAPPED, "stopped after 1 s")
+    assert {first[name] for name in MEASURES} == {None}
     assert ",capped," in runs_csv(rows)
 
 
@@ -395,7 +394,7 @@ def test_without_its_page_nothing_is_renewed(runs, tmp_path):
 
 def test_a_figure_is_written_in_three_forms(tmp_path):
     def draw():
-        figure, places = axes(2, 1)
+        figure, places = panels(2, 1)
         places[0][1].plot([1, 2], [3, 4], label="a")
         return figure
 
@@ -405,15 +404,6 @@ def test_a_figure_is_written_in_three_forms(tmp_path):
     assert [p.read_bytes() for p in Figure("lines", "", draw).write(tmp_path)] == first
     assert b"<svg" in first[1]
     assert first[2].startswith(b"%PDF")
-
-
-def test_without_matplotlib_it_is_said_what_to_install(monkeypatch):
-    def missing(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr("afcl_bench.figures.import_module", missing)
-    with pytest.raises(InputError, match=r"pip install 'afcl\[bench\]'"):
-        axes()
 
 
 def test_every_block_is_asked_for_by_a_spec_that_ships():

@@ -543,16 +543,6 @@ def test_workers_have_one_thread_and_the_environment_comes_back(monkeypatch):
     assert settings() == before
 
 
-def test_without_pebble_it_is_said_what_to_install(monkeypatch):
-    def missing(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(runner, "import_module", missing)
-    with pytest.raises(InputError, match=r"pip install 'afcl\[bench\]'"):
-        with runner._pool(1):
-            pass
-
-
 # ------------------------------------------------------------------ time left
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -260,14 +259,6 @@ def test_a_diagram_shows_every_method_and_the_reach_of_the_control():
     assert bold == ["b 2.00"]
     reached = [x for x, y in canvas.lines if len(set(y)) == 1 and 0 < y[0] < 1]
     assert reached == [[1.0, 3.25]]  # 2 - 1.25 ends at the best possible rank
-
-
-def test_without_matplotlib_one_line_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
-    with pytest.raises(InputError, match=r"pip install 'afcl\[report\]'") as caught:
-        cd_diagram(DIAGRAM)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_diagram_is_drawn(tmp_path):

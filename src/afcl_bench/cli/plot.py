@@ -153,7 +153,7 @@ def _of_benchmark(folder: Path, what: str, data: Path | None) -> Iterator[Pictur
         if block not in spec.blocks:
             continue
         frame = collect(spec, folder, data)
-        if len(frame):
+        if frame.height:
             for made in BLOCKS[block](frame):
                 assert isinstance(made, Figure)
                 yield made.name.split("-")[-1], made.draw

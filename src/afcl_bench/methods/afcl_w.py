@@ -79,12 +79,12 @@ class AfclW(Rival):
         picks = np.arange(len(X)) if len(X) <= k else plus_plus(X, k, rng)
         return Positions(X[picks])
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect a table of seeds."""
         expect(
-            isinstance(said, Positions) and is_table(said.points), "a table of seeds"
+            isinstance(hello, Positions) and is_table(hello.points), "a table of seeds"
         )
-        return int(said.points.shape[1])
+        return int(hello.points.shape[1])
 
     def start(self, state: RivalState) -> AfclWModel:
         """Draw the global seeds from the union, clients by id."""
@@ -111,16 +111,16 @@ class AfclW(Rival):
         cells = cells_of(X, labels, seeds.shape[0])
         return SeedCells(np.unique(labels).astype(np.int64), cells), None
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect one cell per named seed."""
-        expect(isinstance(said, SeedCells), "cells around the seeds")
-        check_cells(said.cells, state.n_features, n_rows)
+        expect(isinstance(reply, SeedCells), "cells around the seeds")
+        check_cells(reply.cells, state.n_features, n_rows)
         k = state.model.seeds.shape[0]
         expect(
-            isinstance(said.seeds, np.ndarray)
-            and said.seeds.dtype == np.int64
-            and said.seeds.shape == said.cells.counts.shape
-            and bool(np.all((said.seeds >= 0) & (said.seeds < k))),
+            isinstance(reply.seeds, np.ndarray)
+            and reply.seeds.dtype == np.int64
+            and reply.seeds.shape == reply.cells.counts.shape
+            and bool(np.all((reply.seeds >= 0) & (reply.seeds < k))),
             f"one seed of 0..{k - 1} per cell",
         )
 
@@ -130,10 +130,10 @@ class AfclW(Rival):
         counts = np.zeros(model.seeds.shape[0])
         total = np.zeros_like(model.seeds)
         for update in state.pending:
-            said = update.payload
-            np.add.at(counts, said.seeds, said.cells.counts)
-            weighted = said.cells.counts[:, None] * said.cells.means
-            np.add.at(total, said.seeds, weighted)
+            reply = update.payload
+            np.add.at(counts, reply.seeds, reply.cells.counts)
+            weighted = reply.cells.counts[:, None] * reply.cells.means
+            np.add.at(total, reply.seeds, weighted)
         held = counts > 0
         seeds = model.seeds.copy()
         seeds[held] = total[held] / counts[held, None]

@@ -169,16 +169,16 @@ class AnyK:
         return replace(state, inner=inner, left=left), {"accepted": True}
 
     def _absorb_hello(self, state: AnyKState, hello: Hello) -> AnyKState:
-        said = hello.payload
-        check_hello(said, len(state.inner), state.n_features)
+        survey = hello.payload
+        check_hello(survey, len(state.inner), state.n_features)
         inner = tuple(
             self.inner.absorb(each, replace(hello, payload=part))[0]
-            for each, part in zip(state.inner, said.parts, strict=True)
+            for each, part in zip(state.inner, survey.parts, strict=True)
         )
         return replace(
             state,
             inner=inner,
-            n_features=said.n_features,
+            n_features=survey.n_features,
             rows={**state.rows, hello.client: hello.n_rows},
             left=state.left - {hello.client},
             ticks=0,
@@ -186,7 +186,7 @@ class AnyK:
         )
 
     def _absorb_update(self, state: AnyKState, update: Update) -> AnyKState:
-        client, said = update.client, update.payload
+        client, reply = update.client, update.payload
         refuse_unless(client in state.rows, f"client {client} has not said hello")
         refuse_unless(
             0 <= update.version < len(state.asked),
@@ -194,17 +194,17 @@ class AnyK:
         )
         asked = state.asked[update.version]
         refuse_unless(
-            isinstance(said, SweepReply)
-            and isinstance(said.parts, tuple)
-            and len(said.parts) == len(state.inner),
+            isinstance(reply, SweepReply)
+            and isinstance(reply.parts, tuple)
+            and len(reply.parts) == len(state.inner),
             f"expected {len(state.inner)} answers, one for every k",
         )
         inner = list(state.inner)
-        for i, part in enumerate(said.parts):
+        for i, part in enumerate(reply.parts):
             if asked.of(i, client) and state.asked[-1].versions[i] >= 0:
                 step = replace(update, payload=part, version=asked.versions[i])
                 inner[i], _ = self.inner.absorb(inner[i], step)
-        return replace(state, inner=tuple(inner), trial=judged(state, client, said))
+        return replace(state, inner=tuple(inner), trial=judged(state, client, reply))
 
     # ------------------------------------------------ thinking
 

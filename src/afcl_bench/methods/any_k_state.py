@@ -171,35 +171,35 @@ class AnyKState:
 # ------------------------------------------------ the evaluation
 
 
-def judged(state: AnyKState, client: ClientId, said: SweepReply) -> Trial | None:
+def judged(state: AnyKState, client: ClientId, replies: SweepReply) -> Trial | None:
     """Return the evaluation with this client's answer; a late one changes nothing."""
     trial, n = state.trial, len(state.inner)
     refuse_unless(
-        type(said.number) is int and -1 <= said.number < state.trials,
-        f"evaluation {said.number} was never asked for",
+        type(replies.number) is int and -1 <= replies.number < state.trials,
+        f"evaluation {replies.number} was never asked for",
     )
     refuse_unless(
-        isinstance(said.answer, tuple)
-        and len(said.answer) == (0 if said.number < 0 else n),
+        isinstance(replies.answer, tuple)
+        and len(replies.answer) == (0 if replies.number < 0 else n),
         f"expected {n} tallies or scores, one for every k",
     )
-    if trial is None or said.number != trial.number:
+    if trial is None or replies.number != trial.number:
         return trial
-    tallies = any(isinstance(part, SweepTally) for part in said.answer)
+    tallies = any(isinstance(part, SweepTally) for part in replies.answer)
     if trial.centers is None:
-        _check_tallies(state, trial, said.answer, state.rows[client])
-        return replace(trial, tallies={**trial.tallies, client: said.answer})
+        _check_tallies(state, trial, replies.answer, state.rows[client])
+        return replace(trial, tallies={**trial.tallies, client: replies.answer})
     if tallies:
         return trial
-    for part, centers in zip(said.answer, trial.centers, strict=True):
+    for part, centers in zip(replies.answer, trial.centers, strict=True):
         check_score(part, centers.shape[0], state.rows[client])
-    return replace(trial, scores={**trial.scores, client: said.answer})
+    return replace(trial, scores={**trial.scores, client: replies.answer})
 
 
 def _check_tallies(
-    state: AnyKState, trial: Trial, said: tuple[Any, ...], n_rows: int
+    state: AnyKState, trial: Trial, replies: tuple[Any, ...], n_rows: int
 ) -> None:
-    for part, answer in zip(said, trial.clusterings, strict=True):
+    for part, answer in zip(replies, trial.clusterings, strict=True):
         if answer.centers is None:
             check_tally(part, answer.k, state.n_features, n_rows)
         else:
@@ -221,7 +221,7 @@ def counted(state: AnyKState) -> AnyKState:
         if answer.centers is not None:
             means, held = answer.centers, None
         else:
-            means, held = means_of([said[i] for said in trial.tallies.values()])
+            means, held = means_of([reply[i] for reply in trial.tallies.values()])
         centers.append(means)
         clusters.append(held)
     ended = replace(trial, centers=tuple(centers), clusters=tuple(clusters))
@@ -238,7 +238,7 @@ def concluded(state: AnyKState) -> AnyKState:
     if fewer and state.waiting():
         return state
     scores = tuple(
-        scores_of([said[i] for said in trial.scores.values()], centers)
+        scores_of([reply[i] for reply in trial.scores.values()], centers)
         for i, centers in enumerate(trial.centers)
     )
     return replace(state, verdict=Verdict(trial.number, judges, scores))
@@ -246,16 +246,16 @@ def concluded(state: AnyKState) -> AnyKState:
 
 def means_of(tallies: Sequence[Any]) -> tuple[Floats, Ints]:
     """Return the means of the clusters that hold rows, and which these are."""
-    counts = np.sum([said.counts for said in tallies], axis=0)
-    total = np.sum([said.sums for said in tallies], axis=0)
+    counts = np.sum([reply.counts for reply in tallies], axis=0)
+    total = np.sum([reply.sums for reply in tallies], axis=0)
     held = np.flatnonzero(counts).astype(np.int64)
     return total[held] / counts[held, None], held
 
 
-def scores_of(said: Sequence[SweepScore], centers: Floats) -> Scores:
+def scores_of(replies: Sequence[SweepScore], centers: Floats) -> Scores:
     """Return both indices of one answer from its clients' scores."""
-    near = [DistanceSums(part.counts, part.distances) for part in said]
-    fit = [SilhouetteSums(part.counts, part.silhouette) for part in said]
+    near = [DistanceSums(part.counts, part.distances) for part in replies]
+    fit = [SilhouetteSums(part.counts, part.silhouette) for part in replies]
     return {
         "simplified": combine_simplified_silhouette(fit),
         "db": combine_davies_bouldin(near, centers),

@@ -117,9 +117,9 @@ class DKPlusPlus(Rival):
         """Send one row, uniformly drawn."""
         return Positions(X[[int(rng.integers(X.shape[0]))]])
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect one row."""
-        return expect_row(said)
+        return expect_row(hello)
 
     def start(self, state: RivalState) -> DkppModel:
         """Draw the first candidate: client g's row with probability n_g / n."""
@@ -183,26 +183,26 @@ class DKPlusPlus(Rival):
         total = sums(X, np.ones(X.shape[0]), labels, k)[1]
         return DkppSums(stage, counts, total), None
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect an answer to the question, or a late one to an earlier question."""
         model: DkppModel = state.model
-        expect(isinstance(said, tuple(ANSWERS.values())), "a cost, rows or sums")
+        expect(isinstance(reply, tuple(ANSWERS.values())), "a cost, rows or sums")
         refuse_unless(
-            type(said.stage) is int and 0 <= said.stage <= model.stage,
-            f"stage {said.stage} was never asked, the newest is {model.stage}",
+            type(reply.stage) is int and 0 <= reply.stage <= model.stage,
+            f"stage {reply.stage} was never asked, the newest is {model.stage}",
         )
-        current = said.stage == model.stage
+        current = reply.stage == model.stage
         expect(
-            not current or isinstance(said, ANSWERS[model.phase]),
+            not current or isinstance(reply, ANSWERS[model.phase]),
             f"an answer to the question '{model.phase}'",
         )
         expect(
-            not isinstance(said, DkppSums) or model.start is not None,
+            not isinstance(reply, DkppSums) or model.start is not None,
             "no sums before there are centres",
         )
-        of_these = said.stage >= model.since
+        of_these = reply.stage >= model.since
         check_answer(
-            said,
+            reply,
             state.n_features,
             n_rows,
             counted(state, model) if current else None,

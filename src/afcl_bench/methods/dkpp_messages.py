@@ -70,27 +70,27 @@ class DkppSums:
 ANSWERS = {COVER: DkppCover, SAMPLE: DkppSample, LLOYD: DkppSums}
 
 
-def expect_row(said: Any) -> int:
+def expect_row(reply: Any) -> int:
     """Refuse a hello that is not one row; return its width."""
     expect(
-        isinstance(said, Positions)
-        and is_table(said.points)
-        and said.points.shape[0] == 1,
+        isinstance(reply, Positions)
+        and is_table(reply.points)
+        and reply.points.shape[0] == 1,
         "one row",
     )
-    return int(said.points.shape[1])
+    return int(reply.points.shape[1])
 
 
 def check_answer(
-    said: Any, n_features: int, n_rows: int, counted: int | None, k: int | None
+    reply: Any, n_features: int, n_rows: int, counted: int | None, k: int | None
 ) -> None:
     """Refuse what does not fit `counted` counts, k centres (None: any number)."""
-    if isinstance(said, DkppCover):
-        _check_cover(said, n_rows, counted)
-    elif isinstance(said, DkppSample):
-        expect(_is_sample(said.points, n_features, n_rows), "sampled rows")
+    if isinstance(reply, DkppCover):
+        _check_cover(reply, n_rows, counted)
+    elif isinstance(reply, DkppSample):
+        expect(_is_sample(reply.points, n_features, n_rows), "sampled rows")
     else:
-        _check_sums(said, n_features, n_rows, k)
+        _check_sums(reply, n_features, n_rows, k)
 
 
 def _are_counts(counts: Any) -> bool:
@@ -102,16 +102,16 @@ def _are_counts(counts: Any) -> bool:
     )
 
 
-def _check_cover(said: DkppCover, n_rows: int, length: int | None) -> None:
+def _check_cover(reply: DkppCover, n_rows: int, length: int | None) -> None:
     """Expect a cost and `length` counts (None: any number) of all rows."""
     expect(
-        isinstance(said.cost, float) and np.isfinite(said.cost) and said.cost >= 0,
+        isinstance(reply.cost, float) and np.isfinite(reply.cost) and reply.cost >= 0,
         "a cost that is finite and not negative",
     )
     expect(
-        _are_counts(said.counts)
-        and length in (None, said.counts.shape[0])
-        and sum(said.counts.tolist()) == (n_rows if said.counts.size else 0),
+        _are_counts(reply.counts)
+        and length in (None, reply.counts.shape[0])
+        and sum(reply.counts.tolist()) == (n_rows if reply.counts.size else 0),
         f"counts of {n_rows} rows around the candidates",
     )
 
@@ -126,14 +126,14 @@ def _is_sample(points: Any, n_features: int, n_rows: int) -> bool:
     )
 
 
-def _check_sums(said: DkppSums, n_features: int, n_rows: int, k: int | None) -> None:
+def _check_sums(reply: DkppSums, n_features: int, n_rows: int, k: int | None) -> None:
     """Expect counts and sums of all rows around k centres (None: any number)."""
     expect(
-        is_table(said.sums, n_features)
-        and k in (None, said.sums.shape[0])
-        and _are_counts(said.counts)
-        and said.counts.shape[0] == said.sums.shape[0]
-        and sum(said.counts.tolist()) == n_rows
-        and not said.sums[said.counts == 0].any(),
+        is_table(reply.sums, n_features)
+        and k in (None, reply.sums.shape[0])
+        and _are_counts(reply.counts)
+        and reply.counts.shape[0] == reply.sums.shape[0]
+        and sum(reply.counts.tolist()) == n_rows
+        and not reply.sums[reply.counts == 0].any(),
         f"counts and sums of {n_rows} rows around the centres",
     )

@@ -128,18 +128,18 @@ def counted(state: RivalState, model: DkppModel) -> int:
 
 def noted(model: DkppModel, update: Update) -> DkppModel:
     """Take down one answer, a late one as far as it is of use."""
-    said, client = update.payload, update.client
-    current = said.stage == model.stage
+    reply, client = update.payload, update.client
+    current = reply.stage == model.stage
     if current:
         model = replace(model, answered=model.answered | {client})
-    if isinstance(said, DkppSample):
-        return replace(model, found=(*model.found, (client, said.points)))
-    if isinstance(said, DkppCover):
-        counts = {**model.counts, client: said.counts} if current else model.counts
-        return replace(model, costs={**model.costs, client: said.cost}, counts=counts)
-    if said.stage < model.since:
+    if isinstance(reply, DkppSample):
+        return replace(model, found=(*model.found, (client, reply.points)))
+    if isinstance(reply, DkppCover):
+        counts = {**model.counts, client: reply.counts} if current else model.counts
+        return replace(model, costs={**model.costs, client: reply.cost}, counts=counts)
+    if reply.stage < model.since:
         return model
-    part = (said.counts.astype(np.float64), said.sums)
+    part = (reply.counts.astype(np.float64), reply.sums)
     return replace(model, parts={**model.parts, client: part})
 
 

@@ -107,12 +107,12 @@ class FFCM(FuzzyRival):
         gradient = -2.0 * pull / X.shape[0]
         return FuzzyGradient(gradient, nearest_counts(X, prototypes)), None
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect a gradient and counts."""
-        expect(isinstance(said, FuzzyGradient), "a gradient")
+        expect(isinstance(reply, FuzzyGradient), "a gradient")
         k = state.params.k
-        check_centers(said.gradient, k, state.n_features, "a gradient")
-        check_counts(said.counts, k, n_rows)
+        check_centers(reply.gradient, k, state.n_features, "a gradient")
+        check_counts(reply.counts, k, n_rows)
 
     def combine(self, state: RivalState) -> tuple[FuzzyModel, bool]:
         """Take one step down the gradients of those present."""

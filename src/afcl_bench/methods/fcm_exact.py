@@ -81,17 +81,17 @@ class FCMExact(FuzzyRival):
         mass, total = fuzzy_sums(X, shares, params.fuzzifier)
         return FuzzySums(total, mass, nearest_counts(X, broadcast.points)), None
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect sums, masses and counts."""
-        expect(isinstance(said, FuzzySums), "fuzzy sums")
+        expect(isinstance(reply, FuzzySums), "fuzzy sums")
         k = state.params.k
-        check_centers(said.sums, k, state.n_features, "sums")
-        check_mass(said.masses, k, n_rows, "masses")
-        check_counts(said.counts, k, n_rows)
+        check_centers(reply.sums, k, state.n_features, "sums")
+        check_mass(reply.masses, k, n_rows, "masses")
+        check_counts(reply.counts, k, n_rows)
 
     def combine(self, state: RivalState) -> tuple[FuzzyModel, bool]:
         """Divide the sums of all; a centre without mass stays."""
-        said = spoken(state)
-        mass = np.sum([answer.masses for answer in said], axis=0)
-        total = np.sum([answer.sums for answer in said], axis=0)
+        replies = spoken(state)
+        mass = np.sum([answer.masses for answer in replies], axis=0)
+        total = np.sum([answer.sums for answer in replies], axis=0)
         return self.moved(state, divide(mass, total, state.model.centers))

@@ -146,14 +146,14 @@ class FedKernelKMeans(Rival):
         centers = weighted_kmeans(X, np.ones(len(X)), params.per_client, rng, 1)
         return cells_of(X, assign(X, centers)[0], centers.shape[0])
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect a few cells that hold all of the client's rows."""
-        expect(isinstance(said, Cells) and is_table(said.means), "a client's cells")
-        width = int(said.means.shape[1])
-        check_cells(said, width, n_rows)
+        expect(isinstance(hello, Cells) and is_table(hello.means), "a client's cells")
+        width = int(hello.means.shape[1])
+        check_cells(hello, width, n_rows)
         expect(
-            len(said) <= state.params.per_client
-            and sum(said.counts.tolist()) == n_rows,
+            len(hello) <= state.params.per_client
+            and sum(hello.counts.tolist()) == n_rows,
             f"at most {state.params.per_client} cells of all {n_rows} rows",
         )
         return width
@@ -204,24 +204,24 @@ class FedKernelKMeans(Rival):
         counts, total = sums(mapped, np.ones(len(X)), labels, params.k)
         return FeatureSums(counts.astype(np.int64), total), None
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect counts of all rows, and sums within the features' bounds."""
         params: KernelParams = state.params
         expect(
-            isinstance(said, FeatureSums)
-            and is_table(said.sums, params.n_components)
-            and isinstance(said.counts, np.ndarray)
-            and said.counts.dtype == np.int64
-            and said.counts.shape == (params.k,) == said.sums.shape[:1],
+            isinstance(reply, FeatureSums)
+            and is_table(reply.sums, params.n_components)
+            and isinstance(reply.counts, np.ndarray)
+            and reply.counts.dtype == np.int64
+            and reply.counts.shape == (params.k,) == reply.sums.shape[:1],
             f"{params.k} counts and sums of {params.n_components} features",
         )
         expect(
-            bool(np.all(said.counts >= 0)) and sum(said.counts.tolist()) == n_rows,
+            bool(np.all(reply.counts >= 0)) and sum(reply.counts.tolist()) == n_rows,
             f"counts of all {n_rows} rows",
         )
-        most = said.counts[:, None] * math.sqrt(2 / params.n_components)
+        most = reply.counts[:, None] * math.sqrt(2 / params.n_components)
         expect(
-            bool(np.all(np.abs(said.sums) <= most * (1 + 1e-9))),
+            bool(np.all(np.abs(reply.sums) <= most * (1 + 1e-9))),
             "sums no larger than the features allow",
         )
 

@@ -144,15 +144,15 @@ class FedSubspace(Rival):
         """Send the number of features."""
         return SubspaceWidth(X.shape[1])
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect a number of features."""
         expect(
-            isinstance(said, SubspaceWidth)
-            and type(said.n_features) is int
-            and said.n_features >= 1,
+            isinstance(hello, SubspaceWidth)
+            and type(hello.n_features) is int
+            and hello.n_features >= 1,
             "a number of features",
         )
-        return int(said.n_features)
+        return int(hello.n_features)
 
     def start(self, state: RivalState) -> SubspaceModel:
         """Know no sample yet."""
@@ -186,30 +186,30 @@ class FedSubspace(Rival):
             memory = SubspaceMemory(labels, SubspaceSamples(samples, receipt))
         return memory.answer, memory
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect unit directions (or zero), at most one a row and k in all."""
         k = state.params.k
         most = min(n_rows, k, state.params.local_clusters or k)
         expect(
-            isinstance(said, SubspaceSamples)
-            and type(said.receipt) is int
-            and 0 <= said.receipt < 2**62
-            and is_table(said.samples, state.n_features)
-            and said.samples.shape[0] <= most,
+            isinstance(reply, SubspaceSamples)
+            and type(reply.receipt) is int
+            and 0 <= reply.receipt < 2**62
+            and is_table(reply.samples, state.n_features)
+            and reply.samples.shape[0] <= most,
             f"at most {most} directions of {state.n_features} features",
         )
-        lengths = np.linalg.norm(said.samples, axis=1)
+        lengths = np.linalg.norm(reply.samples, axis=1)
         unit = np.abs(lengths - 1.0) < 1e-9
         expect(bool(np.all(unit | (lengths == 0))), "directions of length 1")
 
     def combine(self, state: RivalState) -> tuple[SubspaceModel, bool]:
         """Cluster the samples of everybody who has answered, clients by id."""
         clients = sorted(state.latest)
-        said = [state.latest[client].payload for client in clients]
-        counts = [len(answer.samples) for answer in said]
+        replies = [state.latest[client].payload for client in clients]
+        counts = [len(answer.samples) for answer in replies]
         shares = [state.rows[c] / m for c, m in zip(clients, counts, strict=True)]
-        receipts = np.array([answer.receipt for answer in said], dtype=np.int64)
-        samples = np.concatenate([answer.samples for answer in said])
+        receipts = np.array([answer.receipt for answer in replies], dtype=np.int64)
+        samples = np.concatenate([answer.samples for answer in replies])
         labels = sample_labels(samples, state.params, server_rng(state.seed, 0, 0))
         model = SubspaceModel(
             samples, np.repeat(receipts, counts), np.repeat(shares, counts), labels

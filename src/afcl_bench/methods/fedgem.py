@@ -139,15 +139,15 @@ class FedGEM(Rival):
         """Send the cells of local k-means."""
         return local_start(X, params.local_clusters)
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect at most k_g cells."""
         most = state.params.local_clusters
         expect(
-            isinstance(said, Cells) and is_table(said.means) and len(said) <= most,
+            isinstance(hello, Cells) and is_table(hello.means) and len(hello) <= most,
             f"at most {most} cells",
         )
-        width = int(said.means.shape[1])
-        check_cells(said, width, n_rows)
+        width = int(hello.means.shape[1])
+        check_cells(hello, width, n_rows)
         return width
 
     def start(self, state: RivalState) -> FedGEMModel:
@@ -211,44 +211,46 @@ class FedGEM(Rival):
         answer = em_step(X, theta, broadcast.variance)
         return answer, Positions(answer.means)
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect a step or a vote; either may be late."""
-        if isinstance(said, SilhouetteVote):
-            expect(_is_row(said.sums), "a sum of silhouettes per candidate")
-            expect(bool(np.all(np.abs(said.sums) <= n_rows)), "sums within the rows")
+        if isinstance(reply, SilhouetteVote):
+            expect(_is_row(reply.sums), "a sum of silhouettes per candidate")
+            expect(bool(np.all(np.abs(reply.sums) <= n_rows)), "sums within the rows")
             return
-        expect(isinstance(said, MixtureStep), "components or a vote")
+        expect(isinstance(reply, MixtureStep), "components or a vote")
         most = min(state.params.local_clusters, n_rows)
         expect(
-            is_table(said.means, state.n_features) and said.means.shape[0] <= most,
+            is_table(reply.means, state.n_features) and reply.means.shape[0] <= most,
             f"at most {most} means of {state.n_features} features",
         )
-        k = said.means.shape[0]
+        k = reply.means.shape[0]
         expect(
             all(
                 _is_row(part) and part.shape == (k,) and bool(np.all(part >= 0))
-                for part in (said.radii, said.masses)
+                for part in (reply.radii, reply.masses)
             ),
             f"{k} radii and masses, not negative",
         )
-        expect(said.masses.sum() <= n_rows * (1 + 1e-9), f"masses within {n_rows} rows")
+        expect(
+            reply.masses.sum() <= n_rows * (1 + 1e-9), f"masses within {n_rows} rows"
+        )
 
     def combine(self, state: RivalState) -> tuple[FedGEMModel, bool]:
         """Move the components; after the last round put the grid to the vote."""
         model: FedGEMModel = state.model
         if model.candidates:
             return _tally(state)
-        said = {
+        replies = {
             update.client: update.payload
             for update in state.pending
             if isinstance(update.payload, MixtureStep)
         }
-        parts = {**model.parts, **said}
+        parts = {**model.parts, **replies}
         centers = attract(parts)
         rested = centers.shape == model.centers.shape and bool(
             np.all(np.abs(centers - model.centers) < state.params.tolerance)
         )
-        quiet = model.quiet | frozenset(said) if rested else frozenset()
+        quiet = model.quiet | frozenset(replies) if rested else frozenset()
         moved = FedGEMModel(parts, centers, model.variance, model.rounds + 1, quiet)
         over = moved.rounds >= state.params.n_rounds or quiet >= set(state.active())
         if not over:
@@ -281,12 +283,12 @@ def _variance(state: RivalState) -> float:
     return max(scatter / (rows * state.n_features), LEAST)
 
 
-def _is_row(said: Any) -> bool:
+def _is_row(reply: Any) -> bool:
     return (
-        isinstance(said, np.ndarray)
-        and said.dtype == np.float64
-        and said.ndim == 1
-        and said.shape[0] >= 1
+        isinstance(reply, np.ndarray)
+        and reply.dtype == np.float64
+        and reply.ndim == 1
+        and reply.shape[0] >= 1
     )
 
 

@@ -112,30 +112,30 @@ class FedGenGMM(OneShot):
         """Send the mixture of least BIC."""
         return local_mixture(X, params.max_local, rng)
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect shares that sum to one, and a mean and positive variances for each."""
         most = min(state.params.max_local, n_rows)
         expect(
-            isinstance(said, DiagonalMixture)
-            and is_table(said.means)
-            and said.means.shape[0] <= most,
+            isinstance(hello, DiagonalMixture)
+            and is_table(hello.means)
+            and hello.means.shape[0] <= most,
             f"a mixture of at most {most} components",
         )
         expect(
-            isinstance(said.weights, np.ndarray)
-            and said.weights.dtype == np.float64
-            and said.weights.shape == said.means.shape[:1]
-            and bool(np.all(said.weights >= 0))
-            and abs(float(said.weights.sum()) - 1.0) < 1e-6,
+            isinstance(hello.weights, np.ndarray)
+            and hello.weights.dtype == np.float64
+            and hello.weights.shape == hello.means.shape[:1]
+            and bool(np.all(hello.weights >= 0))
+            and abs(float(hello.weights.sum()) - 1.0) < 1e-6,
             "a weight per component, summing to 1",
         )
         expect(
-            is_table(said.variances)
-            and said.variances.shape == said.means.shape
-            and bool(np.all(said.variances > 0)),
+            is_table(hello.variances)
+            and hello.variances.shape == hello.means.shape
+            and bool(np.all(hello.variances > 0)),
             "positive variances, one per mean",
         )
-        return int(said.means.shape[1])
+        return int(hello.means.shape[1])
 
     def start(self, state: RivalState) -> FedGenGMMModel:
         """Draw synthetic rows and fit mixtures to them."""

@@ -93,9 +93,9 @@ class FedSpectral(Rival):
         """Send the moments the kernel's width follows from."""
         return SpectralMoments(X.sum(axis=0), float((X * X).sum()))
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect moments that so many rows can have."""
-        return check_moments(said, n_rows)
+        return check_moments(hello, n_rows)
 
     def start(self, state: RivalState) -> SpectralModel:
         """Settle the width and draw the first dictionary."""
@@ -144,13 +144,13 @@ class FedSpectral(Rival):
             memory = SpectralMemory(drawn.astype(np.int64), int(rng.integers(RECEIPTS)))
         return SpectralCodes(kernel.codes(X[memory.drawn]), memory.receipt), memory
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect a dictionary of the same shape, or codes once they were asked for."""
         shape = state.model.kernel.atoms.shape
-        if isinstance(said, SpectralAtoms):
-            check_atoms(said, shape)
+        if isinstance(reply, SpectralAtoms):
+            check_atoms(reply, shape)
             return
-        check_codes(said, (state.params.coded(n_rows), shape[0]))
+        check_codes(reply, (state.params.coded(n_rows), shape[0]))
         expect(self._final(state), "a dictionary, no codes yet")
 
     def combine(self, state: RivalState) -> tuple[SpectralModel, bool]:
@@ -185,9 +185,9 @@ class FedSpectral(Rival):
         if not model.codes:
             return Clustering(None, np.array([float(sum(state.rows.values()))]), {})
         clients = sorted(model.codes)
-        said = [model.codes[client] for client in clients]
-        counts = [len(answer.codes) for answer in said]
-        codes = np.concatenate([answer.codes for answer in said])
+        replies = [model.codes[client] for client in clients]
+        counts = [len(answer.codes) for answer in replies]
+        codes = np.concatenate([answer.codes for answer in replies])
         neighbours = max(1, math.ceil(math.log(codes.shape[0])))
         labels = spectral_labels(
             knn_graph(model.kernel.similarities(codes, codes), neighbours),
@@ -198,7 +198,7 @@ class FedSpectral(Rival):
         shares = [state.rows[c] / m for c, m in zip(clients, counts, strict=True)]
         sizes = np.bincount(labels, np.repeat(shares, counts)).astype(np.float64)
         order = np.argsort(-sizes, kind="stable")
-        receipts = np.array([answer.receipt for answer in said], dtype=np.int64)
+        receipts = np.array([answer.receipt for answer in replies], dtype=np.int64)
         known = {
             "atoms": model.kernel.atoms,
             "width": model.kernel.width,
@@ -245,7 +245,7 @@ class FedSpectral(Rival):
 def common_width(state: RivalState) -> float:
     """Return 2 tr(Cov) over all rows heard of; 1 where they do not vary."""
     n = sum(state.rows.values())
-    mean = np.sum([said.total for said in state.hellos.values()], axis=0) / n
-    square = sum(said.squares for said in state.hellos.values()) / n
+    mean = np.sum([reply.total for reply in state.hellos.values()], axis=0) / n
+    square = sum(reply.squares for reply in state.hellos.values()) / n
     variance = float(square - mean @ mean)
     return 2.0 * variance if variance > 1e-12 * square else 1.0

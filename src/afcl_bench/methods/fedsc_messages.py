@@ -131,39 +131,39 @@ class SpectralMemory:
     receipt: int
 
 
-def check_moments(said: Any, n_rows: int) -> int:
+def check_moments(reply: Any, n_rows: int) -> int:
     """Refuse moments that so many rows cannot have; return their width."""
     expect(
-        isinstance(said, SpectralMoments)
-        and isinstance(said.total, np.ndarray)
-        and said.total.dtype == np.float64
-        and said.total.ndim == 1
-        and said.total.shape[0] >= 1
-        and bool(np.all(np.abs(said.total) <= n_rows * BOUND)),
+        isinstance(reply, SpectralMoments)
+        and isinstance(reply.total, np.ndarray)
+        and reply.total.dtype == np.float64
+        and reply.total.ndim == 1
+        and reply.total.shape[0] >= 1
+        and bool(np.all(np.abs(reply.total) <= n_rows * BOUND)),
         "the sum of the rows",
     )
-    least = float(said.total @ said.total) / n_rows
+    least = float(reply.total @ reply.total) / n_rows
     expect(
-        type(said.squares) in (int, float)
-        and math.isfinite(said.squares)
-        and said.squares >= least * (1.0 - 1e-9),
+        type(reply.squares) in (int, float)
+        and math.isfinite(reply.squares)
+        and reply.squares >= least * (1.0 - 1e-9),
         "a sum of squares that fits the sum of the rows",
     )
-    return int(said.total.shape[0])
+    return int(reply.total.shape[0])
 
 
-def check_atoms(said: SpectralAtoms, shape: tuple[int, ...]) -> None:
+def check_atoms(reply: SpectralAtoms, shape: tuple[int, ...]) -> None:
     """Refuse anything but a dictionary of this shape."""
-    expect(_fits(said.atoms, shape), f"a dictionary of shape {shape}")
+    expect(_fits(reply.atoms, shape), f"a dictionary of shape {shape}")
 
 
-def check_codes(said: Any, shape: tuple[int, ...]) -> None:
+def check_codes(reply: Any, shape: tuple[int, ...]) -> None:
     """Refuse anything but codes of this shape with a receipt."""
     expect(
-        isinstance(said, SpectralCodes)
-        and _fits(said.codes, shape)
-        and type(said.receipt) is int
-        and 0 <= said.receipt < RECEIPTS,
+        isinstance(reply, SpectralCodes)
+        and _fits(reply.codes, shape)
+        and type(reply.receipt) is int
+        and 0 <= reply.receipt < RECEIPTS,
         f"a dictionary, or codes of shape {shape} and a receipt",
     )
 

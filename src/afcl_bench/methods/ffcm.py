@@ -102,23 +102,23 @@ class FFCMAvg1(FuzzyRival):
         counts = nearest_counts(X, broadcast.points)
         return LocalFuzzyCenters(centers, shares.sum(axis=0), counts), None
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect centres, supports and counts."""
-        expect(isinstance(said, LocalFuzzyCenters), "local centres")
+        expect(isinstance(reply, LocalFuzzyCenters), "local centres")
         k = state.params.k
-        check_centers(said.centers, k, state.n_features, "local centres")
-        check_mass(said.supports, k, n_rows, "supports")
-        check_counts(said.counts, k, n_rows)
+        check_centers(reply.centers, k, state.n_features, "local centres")
+        check_mass(reply.supports, k, n_rows, "supports")
+        check_counts(reply.counts, k, n_rows)
 
     def combine(self, state: RivalState) -> tuple[FuzzyModel, bool]:
         """Join the local centres."""
         return self.moved(state, self.join(state, spoken(state)))
 
-    def join(self, state: RivalState, said: list[LocalFuzzyCenters]) -> Floats:
+    def join(self, state: RivalState, replies: list[LocalFuzzyCenters]) -> Floats:
         """Return c_j = sum_g s_j^g c_j^g / sum_g s_j^g."""
-        mass = np.sum([answer.supports for answer in said], axis=0)
+        mass = np.sum([answer.supports for answer in replies], axis=0)
         total = np.sum(
-            [answer.supports[:, None] * answer.centers for answer in said], axis=0
+            [answer.supports[:, None] * answer.centers for answer in replies], axis=0
         )
         return divide(mass, total, state.model.centers)
 
@@ -128,10 +128,10 @@ class FFCMAvg2(FFCMAvg1):
 
     name: ClassVar[str] = "ffcm-avg2"
 
-    def join(self, state: RivalState, said: list[LocalFuzzyCenters]) -> Floats:
+    def join(self, state: RivalState, replies: list[LocalFuzzyCenters]) -> Floats:
         """Return the centres of k-means on all local centres."""
         model, k = state.model, state.params.k
-        points = np.concatenate([answer.centers for answer in said])
+        points = np.concatenate([answer.centers for answer in replies])
         ones = np.ones(points.shape[0])
         first_heard = any(update.client not in model.heard for update in state.pending)
         fresh = model.rounds < FRESH_ROUNDS or first_heard

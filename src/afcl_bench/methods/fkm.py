@@ -85,7 +85,7 @@ class FkmModel:
 
     centers: Floats
     sizes: Floats
-    said: dict[ClientId, FkmMeans]
+    latest: dict[ClientId, FkmMeans]
     movement: float = 0.0
     resting: int = 0
     answered: frozenset[ClientId] = frozenset()
@@ -105,10 +105,10 @@ class FKM(Rival):
             return _local_means(X, X[:1])
         return FkmMeans(local.counts[kept], local.means[kept])
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect means and counts."""
-        _check_means(said, n_rows, state.params.k)
-        return int(said.means.shape[1])
+        _check_means(hello, n_rows, state.params.k)
+        return int(hello.means.shape[1])
 
     def start(self, state: RivalState) -> FkmModel:
         """Cluster the means of all hellos."""
@@ -117,7 +117,7 @@ class FKM(Rival):
     def on_join(self, state: RivalState) -> FkmModel:
         """Cluster again, with the newcomer's means."""
         model: FkmModel = state.model
-        joined = _clustered(state, {**state.hellos, **model.said}, model)
+        joined = _clustered(state, {**state.hellos, **model.latest}, model)
         return replace(joined, resting=state.version + 1)
 
     def message(self, state: RivalState) -> Positions:
@@ -138,16 +138,16 @@ class FKM(Rival):
             local = _local_means(X, local.means)
         return local, None
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect means and counts of all rows."""
-        _check_means(said, n_rows, state.params.k, state.n_features)
-        expect(sum(said.counts.tolist()) == n_rows, f"counts of all {n_rows} rows")
+        _check_means(reply, n_rows, state.params.k, state.n_features)
+        expect(sum(reply.counts.tolist()) == n_rows, f"counts of all {n_rows} rows")
 
     def combine(self, state: RivalState) -> tuple[FkmModel, bool]:
         """Cluster everybody's last means."""
         old: FkmModel = state.model
         news = {update.client: update.payload for update in state.pending}
-        model = _clustered(state, {**old.said, **news}, old)
+        model = _clustered(state, {**old.latest, **news}, old)
         if model.movement > state.params.tolerance:
             return replace(model, resting=state.version + 1), False
         fresh = [u.client for u in state.pending if u.version >= old.resting]
@@ -182,31 +182,31 @@ def _local_means(X: Floats, centers: Floats) -> FkmMeans:
     return FkmMeans(mass[held].astype(np.int64), total[held] / mass[held, None])
 
 
-def _check_means(said: Any, n_rows: int, k: int, n_features: int = -1) -> None:
+def _check_means(reply: Any, n_rows: int, k: int, n_features: int = -1) -> None:
     """Refuse means and counts that no honest client could have sent."""
     expect(
-        isinstance(said, FkmMeans)
-        and is_table(said.means, n_features)
-        and said.means.shape[0] <= k,
+        isinstance(reply, FkmMeans)
+        and is_table(reply.means, n_features)
+        and reply.means.shape[0] <= k,
         f"a table of at most {k} means",
     )
     expect(
-        isinstance(said.counts, np.ndarray)
-        and said.counts.dtype == np.int64
-        and said.counts.shape == said.means.shape[:1]
-        and bool(np.all(said.counts >= 1))
-        and sum(said.counts.tolist()) <= n_rows,
+        isinstance(reply.counts, np.ndarray)
+        and reply.counts.dtype == np.int64
+        and reply.counts.shape == reply.means.shape[:1]
+        and bool(np.all(reply.counts >= 1))
+        and sum(reply.counts.tolist()) <= n_rows,
         f"one count per mean, of at most {n_rows} rows in all",
     )
 
 
 def _clustered(
-    state: RivalState, said: dict[ClientId, FkmMeans], old: FkmModel | None
+    state: RivalState, replies: dict[ClientId, FkmMeans], old: FkmModel | None
 ) -> FkmModel:
     """Run weighted k-means over what everybody said."""
-    clients = sorted(said)
-    means = np.concatenate([said[client].means for client in clients])
-    mass = np.concatenate([said[client].counts for client in clients]).astype(float)
+    clients = sorted(replies)
+    means = np.concatenate([replies[client].means for client in clients])
+    mass = np.concatenate([replies[client].counts for client in clients]).astype(float)
     centers = weighted_kmeans(
         means,
         mass,
@@ -218,7 +218,7 @@ def _clustered(
     labels, _ = assign(means, centers)
     sizes = np.bincount(labels, mass, minlength=centers.shape[0]).astype(np.float64)
     moved = 0.0 if old is None else _movement(centers, old.centers)
-    return FkmModel(centers, sizes, said, moved)
+    return FkmModel(centers, sizes, replies, moved)
 
 
 def _movement(centers: Floats, old: Floats) -> float:

@@ -203,23 +203,23 @@ class FuzzyRival(Rival):
             return Width(X.shape[1])
         return Positions(X[plus_plus(X, params.k, rng)])
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect what :meth:`first` sends."""
         if state.params.init == "uniform":
             expect(
-                isinstance(said, Width)
-                and type(said.n_features) is int
-                and said.n_features >= 1,
+                isinstance(hello, Width)
+                and type(hello.n_features) is int
+                and hello.n_features >= 1,
                 "the number of features",
             )
-            return int(said.n_features)
+            return int(hello.n_features)
         expect(
-            isinstance(said, Positions)
-            and is_table(said.points)
-            and said.points.shape[0] <= min(n_rows, state.params.k),
+            isinstance(hello, Positions)
+            and is_table(hello.points)
+            and hello.points.shape[0] <= min(n_rows, state.params.k),
             f"a table of at most {state.params.k} rows as seeds",
         )
-        return int(said.points.shape[1])
+        return int(hello.points.shape[1])
 
     def start(self, state: RivalState) -> FuzzyModel:
         """Draw k centres from the unit cube, or k-means++ seeds from the union.
@@ -289,33 +289,33 @@ def spoken(state: RivalState) -> list[Any]:
     return [state.latest[client].payload for client in sorted(state.latest)]
 
 
-def check_centers(said: Any, k: int, n_features: int, what: str) -> None:
+def check_centers(reply: Any, k: int, n_features: int, what: str) -> None:
     """Expect a float64 table with a row per centre."""
     expect(
-        is_table(said, n_features) and said.shape[0] == k,
+        is_table(reply, n_features) and reply.shape[0] == k,
         f"{what} of shape ({k}, {n_features})",
     )
 
 
-def check_mass(said: Any, k: int, n_rows: int, what: str) -> None:
+def check_mass(reply: Any, k: int, n_rows: int, what: str) -> None:
     """Expect a non-negative float64 per centre that sums to at most the rows."""
     expect(
-        isinstance(said, np.ndarray)
-        and said.dtype == np.float64
-        and said.shape == (k,)
-        and bool(np.all(said >= 0))
-        and float(said.sum()) <= n_rows * (1 + 1e-9),
+        isinstance(reply, np.ndarray)
+        and reply.dtype == np.float64
+        and reply.shape == (k,)
+        and bool(np.all(reply >= 0))
+        and float(reply.sum()) <= n_rows * (1 + 1e-9),
         f"{what}: {k} numbers, not negative, that sum to at most {n_rows}",
     )
 
 
-def check_counts(said: Any, k: int, n_rows: int) -> None:
+def check_counts(reply: Any, k: int, n_rows: int) -> None:
     """Expect an int64 per centre; they sum to the client's rows."""
     expect(
-        isinstance(said, np.ndarray)
-        and said.dtype == np.int64
-        and said.shape == (k,)
-        and bool(np.all(said >= 0))
-        and sum(said.tolist()) == n_rows,
+        isinstance(reply, np.ndarray)
+        and reply.dtype == np.int64
+        and reply.shape == (k,)
+        and bool(np.all(reply >= 0))
+        and sum(reply.tolist()) == n_rows,
         f"counts of {k} centres that sum to {n_rows}",
     )

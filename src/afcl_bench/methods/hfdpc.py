@@ -102,25 +102,25 @@ class HFDPC(Rival):
             X.sum(axis=0), np.empty((0, 0)), occupancy(X, params.max_grid)
         )
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect sums that fit each other and the number of rows."""
         expect(
-            isinstance(said, GridSurvey)
+            isinstance(hello, GridSurvey)
             and all(
                 isinstance(part, np.ndarray)
-                for part in (said.total, said.moments, said.occupied)
+                for part in (hello.total, hello.moments, hello.occupied)
             )
-            and said.total.dtype == said.moments.dtype == np.float64
-            and said.total.ndim == 1
-            and said.total.shape[0] >= 1,
+            and hello.total.dtype == hello.moments.dtype == np.float64
+            and hello.total.ndim == 1
+            and hello.total.shape[0] >= 1,
             "sums over a client's rows",
         )
-        width = int(said.total.shape[0])
+        width = int(hello.total.shape[0])
         if width > WIDE:
-            expect(are_moments(said, n_rows), "second moments that fit the sums")
+            expect(are_moments(hello, n_rows), "second moments that fit the sums")
         else:
-            expect(said.moments.size == 0, f"no moments of {width} columns")
-            self._check_occupied(state, said.occupied, n_rows)
+            expect(hello.moments.size == 0, f"no moments of {width} columns")
+            self._check_occupied(state, hello.occupied, n_rows)
         return width
 
     def _check_occupied(self, state: RivalState, occupied: Any, n_rows: int) -> None:
@@ -145,15 +145,15 @@ class HFDPC(Rival):
 
     def _started(self, state: RivalState, version: int) -> HfdpcModel:
         clients = sorted(state.hellos)
-        said = [state.hellos[client] for client in clients]
+        replies = [state.hellos[client] for client in clients]
         n_rows = sum(state.rows.values())
-        mean = np.sum([hello.total for hello in said], axis=0) / n_rows
+        mean = np.sum([hello.total for hello in replies], axis=0) / n_rows
         if state.n_features > WIDE:
-            second = np.sum([hello.moments for hello in said], axis=0) / n_rows
+            second = np.sum([hello.moments for hello in replies], axis=0) / n_rows
             basis = components(second - np.outer(mean, mean))
             return unheard(version, Grid(0, mean, basis), mean, n_rows)
         rows = [state.rows[client] for client in clients]
-        occupied = [hello.occupied for hello in said]
+        occupied = [hello.occupied for hello in replies]
         size = settled_grid(occupied, rows, state.params.fill)
         grid = Grid(size, np.empty(0), np.empty((0, 0)))
         return unheard(version, grid, mean, n_rows)
@@ -177,17 +177,17 @@ class HFDPC(Rival):
         ones = np.ones(X.shape[0], dtype=np.int64)
         return summed(cells_at(X, broadcast), ones), None
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect what was asked for, now or before the grid was settled."""
         basis = state.model.grid.basis
-        if isinstance(said, Occupancy) and basis.size > 0:
-            self._check_occupied(state, said.occupied, n_rows)
+        if isinstance(reply, Occupancy) and basis.size > 0:
+            self._check_occupied(state, reply.occupied, n_rows)
             return
         width = basis.shape[1] if basis.size > 0 else state.n_features
         expect(
             state.model.grid.size > 0
-            and is_histogram(said, n_rows, n_rows)
-            and said.bins.shape[1] == width,
+            and is_histogram(reply, n_rows, n_rows)
+            and reply.bins.shape[1] == width,
             f"the cells of {n_rows} rows, in {width} dimensions",
         )
 
@@ -195,11 +195,11 @@ class HFDPC(Rival):
         """Settle the grid, then cluster the cells heard of."""
         model: HfdpcModel = state.model
         if model.grid.size == 0:
-            said = heard(state, Occupancy)
-            if not said:
+            replies = heard(state, Occupancy)
+            if not replies:
                 return model, False
-            rows = [state.rows[client] for client in said]
-            occupied = [part.occupied for part in said.values()]
+            rows = [state.rows[client] for client in replies]
+            occupied = [part.occupied for part in replies.values()]
             size = settled_grid(occupied, rows, state.params.fill)
             grid, n_rows = replace(model.grid, size=size), sum(state.rows.values())
             return unheard(model.since, grid, grid.origin, n_rows), False

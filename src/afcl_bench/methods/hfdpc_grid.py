@@ -112,15 +112,15 @@ def components(covariance: Floats) -> Floats:
     return np.ascontiguousarray(basis * np.where(largest < 0, -1.0, 1.0))
 
 
-def are_moments(said: GridSurvey, n_rows: int) -> bool:
+def are_moments(reply: GridSurvey, n_rows: int) -> bool:
     """Whether sums and second moments can be those of so many rows."""
-    width = said.total.shape[0]
-    least = said.total**2 / n_rows
+    width = reply.total.shape[0]
+    least = reply.total**2 / n_rows
     return (
-        said.moments.shape == (width, width)
-        and said.occupied.shape == (0,)
-        and np.allclose(said.moments, said.moments.T)
-        and bool(np.all(np.diag(said.moments) >= least * (1 - 1e-9) - 1e-12))
+        reply.moments.shape == (width, width)
+        and reply.occupied.shape == (0,)
+        and np.allclose(reply.moments, reply.moments.T)
+        and bool(np.all(np.diag(reply.moments) >= least * (1 - 1e-9) - 1e-12))
     )
 
 

@@ -104,16 +104,16 @@ class KFed(OneShot):
         """Send the centres of the client's own clustering."""
         return KFedCenters(local_centers(X, params.per_client, rng))
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect at most k' centres, and no more than rows."""
         most = min(state.params.per_client, n_rows)
         expect(
-            isinstance(said, KFedCenters)
-            and is_table(said.centers)
-            and said.centers.shape[0] <= most,
+            isinstance(hello, KFedCenters)
+            and is_table(hello.centers)
+            and hello.centers.shape[0] <= most,
             f"a table of at most {most} local centres",
         )
-        return int(said.centers.shape[1])
+        return int(hello.centers.shape[1])
 
     def start(self, state: RivalState) -> KFedModel:
         """Cluster the local centres, clients by id."""

@@ -106,17 +106,17 @@ class MUFC(OneShot):
         counts = np.bincount(assign(X, seeds)[0], minlength=len(seeds))
         return summed(whole(np.rint(seeds / params.step)), counts.astype(np.int64))
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect distinct bins that hold all of the client's rows."""
         most = min(state.params.per_client, n_rows)
-        expect(is_histogram(said, n_rows, most), f"a histogram of {n_rows} rows")
-        return int(said.bins.shape[1])
+        expect(is_histogram(hello, n_rows, most), f"a histogram of {n_rows} rows")
+        return int(hello.bins.shape[1])
 
     def start(self, state: RivalState) -> MufcModel:
         """Sum the histograms, draw points in their bins, cluster them."""
         total = summed(
-            np.concatenate([said.bins for said in state.hellos.values()]),
-            np.concatenate([said.counts for said in state.hellos.values()]),
+            np.concatenate([reply.bins for reply in state.hellos.values()]),
+            np.concatenate([reply.counts for reply in state.hellos.values()]),
         )
         rng = server_rng(state.seed, 0, 0)
         points, weights = drawn(total, state.params.step, rng)
@@ -158,18 +158,18 @@ def drawn(
     return points, np.repeat(histogram.counts / draws, draws)
 
 
-def is_histogram(said: Any, n_rows: int, most: int) -> bool:
+def is_histogram(reply: Any, n_rows: int, most: int) -> bool:
     """Whether this counts `n_rows` rows in 1 to `most` distinct bins."""
     return (
-        isinstance(said, Histogram)
-        and all(isinstance(part, np.ndarray) for part in (said.bins, said.counts))
-        and said.bins.dtype == said.counts.dtype == np.int64
-        and said.bins.ndim == 2
-        and said.bins.shape[1] >= 1
-        and said.counts.shape == said.bins.shape[:1]
-        and 1 <= said.counts.shape[0] <= most
-        and bool(np.all((said.bins > -FARTHEST) & (said.bins < FARTHEST)))
-        and bool(np.all(said.counts >= 1))
-        and sum(said.counts.tolist()) == n_rows
-        and np.unique(said.bins, axis=0).shape[0] == said.bins.shape[0]
+        isinstance(reply, Histogram)
+        and all(isinstance(part, np.ndarray) for part in (reply.bins, reply.counts))
+        and reply.bins.dtype == reply.counts.dtype == np.int64
+        and reply.bins.ndim == 2
+        and reply.bins.shape[1] >= 1
+        and reply.counts.shape == reply.bins.shape[:1]
+        and 1 <= reply.counts.shape[0] <= most
+        and bool(np.all((reply.bins > -FARTHEST) & (reply.bins < FARTHEST)))
+        and bool(np.all(reply.counts >= 1))
+        and sum(reply.counts.tolist()) == n_rows
+        and np.unique(reply.bins, axis=0).shape[0] == reply.bins.shape[0]
     )

@@ -69,15 +69,15 @@ class Pooled(OneShot):
         """Send every row."""
         return PooledRows(X)
 
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Expect as many rows as were registered."""
         expect(
-            isinstance(said, PooledRows)
-            and is_table(said.rows)
-            and said.rows.shape[0] == n_rows,
+            isinstance(hello, PooledRows)
+            and is_table(hello.rows)
+            and hello.rows.shape[0] == n_rows,
             f"a table of {n_rows} rows",
         )
-        return int(said.rows.shape[1])
+        return int(hello.rows.shape[1])
 
     def start(self, state: RivalState) -> Clustering:
         """Fit the union, clients by id."""

@@ -217,46 +217,46 @@ def answer_question(
 # ------------------------------------------------ at the server
 
 
-def check_hello(said: Any, n: int, n_features: int) -> None:
+def check_hello(hello: Any, n: int, n_features: int) -> None:
     """Refuse anything but n hellos of so many features (-1: not known yet)."""
     refuse_unless(
-        isinstance(said, SweepHello)
-        and isinstance(said.parts, tuple)
-        and len(said.parts) == n
-        and type(said.n_features) is int
-        and said.n_features >= 1,
+        isinstance(hello, SweepHello)
+        and isinstance(hello.parts, tuple)
+        and len(hello.parts) == n
+        and type(hello.n_features) is int
+        and hello.n_features >= 1,
         f"expected {n} hellos, one for every k",
     )
     refuse_unless(
-        n_features in (-1, said.n_features),
-        f"expected {n_features} features, got {said.n_features}",
+        n_features in (-1, hello.n_features),
+        f"expected {n_features} features, got {hello.n_features}",
     )
 
 
-def check_tally(said: Any, k: int, n_features: int, n_rows: int) -> None:
+def check_tally(reply: Any, k: int, n_features: int, n_rows: int) -> None:
     """Refuse a tally that so many rows cannot give."""
     refuse_unless(
-        isinstance(said, SweepTally)
-        and _is_array(said.counts, np.int64, (k,))
-        and _is_array(said.sums, np.float64, (k, n_features)),
+        isinstance(reply, SweepTally)
+        and _is_array(reply.counts, np.int64, (k,))
+        and _is_array(reply.sums, np.float64, (k, n_features)),
         f"expected counts and sums of {k} clusters in {n_features} features",
     )
-    _check_counts(said.counts, n_rows)
+    _check_counts(reply.counts, n_rows)
 
 
-def check_score(said: Any, k: int, n_rows: int) -> None:
+def check_score(reply: Any, k: int, n_rows: int) -> None:
     """Refuse a score that so many rows cannot have."""
     refuse_unless(
-        isinstance(said, SweepScore)
-        and _is_array(said.counts, np.int64, (k,))
-        and _is_array(said.distances, np.float64, (k,))
-        and type(said.silhouette) in (int, float),
+        isinstance(reply, SweepScore)
+        and _is_array(reply.counts, np.int64, (k,))
+        and _is_array(reply.distances, np.float64, (k,))
+        and type(reply.silhouette) in (int, float),
         f"expected counts, distances and silhouettes of {k} clusters",
     )
-    _check_counts(said.counts, n_rows)
-    refuse_unless(bool(np.all(said.distances >= 0)), "a sum of distances is negative")
+    _check_counts(reply.counts, n_rows)
+    refuse_unless(bool(np.all(reply.distances >= 0)), "a sum of distances is negative")
     refuse_unless(
-        abs(said.silhouette) <= n_rows * (1.0 + 1e-9),
+        abs(reply.silhouette) <= n_rows * (1.0 + 1e-9),
         "a sum of silhouettes is larger than the number of rows",
     )
 

@@ -3,7 +3,7 @@
 
 They read traces, results and tables of figures, never the algorithm. Without `ax` a
 new figure of one column's width is made, which belongs to no window; `save` writes it.
-Matplotlib comes with ``pip install 'afcl[report]'`` and is loaded when one is drawn.
+Matplotlib is loaded when one is drawn.
 """
 
 from __future__ import annotations

@@ -39,16 +39,6 @@ _WRITING = {"svg.fonttype": "none", "pdf.fonttype": 42}
 _METADATA = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
-def _matplotlib(part: str) -> Any:
-    """Return a module of Matplotlib; one line says how to get it."""
-    try:
-        return import_module(part)
-    except ImportError as error:
-        raise InputError(
-            "pictures need Matplotlib; install it with: pip install 'afcl[report]'"
-        ) from error
-
-
 def panels(
     columns: int = 1, rows: int = 1, width: float = 4.2, height: float = 3.2
 ) -> Any:
@@ -66,7 +56,8 @@ def panels(
     (matplotlib.figure.Figure, ndarray of Axes of shape (rows, columns))
     """
     size = (width * columns, height * rows)
-    figure = _matplotlib("matplotlib.figure").Figure(figsize=size, layout="constrained")
+    figures = import_module("matplotlib.figure")
+    figure = figures.Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
@@ -76,7 +67,7 @@ def drawn_on(ax: Axes | None, size: tuple[float, float] = COLUMN) -> Iterator[Ax
     if ax is not None:
         yield ax
         return
-    with _matplotlib("matplotlib").rc_context(PAPER):
+    with import_module("matplotlib").rc_context(PAPER):
         _, places = panels(1, 1, *size)
         # Ticks are made when they are first needed, and would ask again by then.
         for axis in ("x", "y"):
@@ -104,7 +95,7 @@ def line_style(place: int) -> dict[str, Any]:
 
 def whole_numbers(axis: Any) -> None:
     """Put ticks on whole numbers only."""
-    axis.set_major_locator(_matplotlib("matplotlib.ticker").MaxNLocator(integer=True))
+    axis.set_major_locator(import_module("matplotlib.ticker").MaxNLocator(integer=True))
 
 
 def legend_above(ax: Any, handles: Any = None, columns: int = 3) -> None:
@@ -165,7 +156,7 @@ def save(drawn: Axes | Figure, path: Path | str, dpi: int = 300) -> Path:
     settings = {**_WRITING, "svg.hashsalt": path.stem}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _matplotlib("matplotlib").rc_context(settings):
+        with import_module("matplotlib").rc_context(settings):
             figure.savefig(path, dpi=dpi, metadata=_METADATA[kind])
     except OSError as error:
         raise InputError(

@@ -156,19 +156,7 @@ def quality_epsilon(
     ε is on a logarithmic axis, strong privacy on the left; runs without noise stand
     at its right end, at ∞.
     """
-    found: dict[str, dict[float, list[float]]] = {}
-    for row in rows:
-        if value not in row:
-            raise InputError(f"these rows have no {value!r}: {', '.join(row)}")
-        epsilon = math.inf if row["epsilon"] is None else float(row["epsilon"])
-        if epsilon <= 0:
-            raise InputError(f"epsilon must be above 0, not {epsilon:g}")
-        by_epsilon = found.setdefault(str(row["dataset"]), {})
-        by_epsilon.setdefault(epsilon, []).append(float(row[value]))
-    if not found:
-        raise InputError(
-            "there are no rows to draw: give some with dataset and epsilon"
-        )
+    found = _by_epsilon(rows, value)
     levels = sorted({epsilon for known in found.values() for epsilon in known})
     finite = [epsilon for epsilon in levels if math.isfinite(epsilon)]
     beyond = 2 * finite[-1] if finite else 1.0
@@ -184,6 +172,26 @@ def quality_epsilon(
         place.set_ylabel(label or value.replace("_", " "))
         legend_above(place)
         return place
+
+
+def _by_epsilon(
+    rows: Iterable[TableRow], value: str
+) -> dict[str, dict[float, list[float]]]:
+    """Return the values by data set and ε (infinite: without noise)."""
+    found: dict[str, dict[float, list[float]]] = {}
+    for row in rows:
+        if value not in row:
+            raise InputError(f"these rows have no {value!r}: {', '.join(row)}")
+        epsilon = math.inf if row["epsilon"] is None else float(row["epsilon"])
+        if epsilon <= 0:
+            raise InputError(f"epsilon must be above 0, not {epsilon:g}")
+        by_epsilon = found.setdefault(str(row["dataset"]), {})
+        by_epsilon.setdefault(epsilon, []).append(float(row[value]))
+    if not found:
+        raise InputError(
+            "there are no rows to draw: give some with dataset and epsilon"
+        )
+    return found
 
 
 def _tick(ax: Axes, finite: list[float], beyond: float, unbounded: bool) -> None:
