@@ -296,7 +296,7 @@ def summarised(rows: list[Row]) -> list[Row]:
 
 def draw(rows: list[Row], out: Path) -> None:
     """Draw SC against epsilon, one picture per split and family."""
-    from afcl.plots import quality_epsilon, save
+    from afcl_bench.plots import quality_epsilon, save
 
     for split, family in product(SPLITS, ("dp", "dp-rounds")):
         own = [row for row in rows if (row["split"], row["family"]) == (split, family)]

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from afcl import plots
 from afcl.core.client import condense
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
 from afcl.core.scale import Box, minmax_box, ranges_of
+from afcl_bench import plots
 
 DOCS = Path(__file__).parent
 Page = dict[str, Any]

@@ -64,7 +64,7 @@ class Loser(Afcl):
     ],
 )
 def test_faults_are_found(kind, text, monkeypatch):
-    monkeypatch.setitem(methods._SHELF, kind.name, (__name__, kind.__name__))
+    monkeypatch.setitem(methods._REGISTRY, kind.name, f"{__name__}:{kind.__name__}")
     monkeypatch.setattr(methods, "import_module", lambda name: _Here)
     with pytest.raises(AssertionError, match=text):
         check_method(kind())
@@ -74,8 +74,8 @@ class _Here:
     Unseeded, Meddler, Trusting, Loser = Unseeded, Meddler, Trusting, Loser
 
 
-def test_a_method_can_be_put_on_the_shelf_once(monkeypatch):
-    monkeypatch.setattr(methods, "_SHELF", dict(methods._SHELF))
+def test_a_name_is_registered_once(monkeypatch):
+    monkeypatch.setattr(methods, "_REGISTRY", dict(methods._REGISTRY))
     methods.register_method("own", Afcl)
     methods.register_method("own", Afcl)
     assert isinstance(methods.get_method("own"), Afcl)

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from afcl.bench.runner import Counts
-from afcl.bench.spec import find_spec, spec_names
-from afcl.bench.store import DONE, Store
 from afcl.cli import main
-from afcl.cli.bench import _duration, _progress
+from afcl_bench.cli.bench import _duration, _progress
+from afcl_bench.runner import Counts
+from afcl_bench.spec import find_spec, spec_names
+from afcl_bench.store import DONE, Store
 
 SPEC = """
 runs = 6
@@ -64,7 +64,7 @@ def asked(monkeypatch):
         found[-1] |= options
         return Counts(stored=1, done=2, failed=3, capped=4)
 
-    monkeypatch.setattr("afcl.bench.runner.run_grid", run_grid)
+    monkeypatch.setattr("afcl_bench.runner.run_grid", run_grid)
     return found
 
 
@@ -217,7 +217,7 @@ def test_an_interruption_says_how_to_go_on(spec, tmp_path, capsys, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("afcl.bench.runner.run_grid", stop)
+    monkeypatch.setattr("afcl_bench.runner.run_grid", stop)
     code, _, err = call(capsys, "bench", "run", spec, "--out", tmp_path)
     assert code == 130
     assert err == "afcl: interrupted; the same command continues where it stopped\n"

@@ -8,12 +8,12 @@ import shutil
 import numpy as np
 import pytest
 
-from afcl.bench.execute import work
-from afcl.bench.runner import resolve
-from afcl.bench.spec import parse_spec
-from afcl.bench.store import Store
 from afcl.cli import main
-from afcl.cli.plot import OF_A_BENCHMARK, OF_A_RUN
+from afcl_bench.cli.plot import OF_A_BENCHMARK, OF_A_RUN
+from afcl_bench.execute import work
+from afcl_bench.runner import resolve
+from afcl_bench.spec import parse_spec
+from afcl_bench.store import Store
 
 pytest.importorskip("matplotlib")
 

@@ -54,13 +54,13 @@ def test_every_page_is_there_and_fetches_nothing_from_elsewhere(site):
 
 def test_the_reference_has_what_is_public(site):
     import afcl
-    from afcl import plots
+    from afcl_bench import plots
 
     page = (site / "api.html").read_text(encoding="utf-8")
     for name in afcl.__all__:
         assert re.search(rf'id="afcl\.[a-z_.]*\b{name}"', page), name
     for name in (name for name in plots.__all__ if name.islower()):
-        assert f'id="afcl.plots.{name}"' in page, name
+        assert f'id="afcl_bench.plots.{name}"' in page, name
 
 
 @pytest.mark.parametrize(

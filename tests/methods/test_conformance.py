@@ -1,4 +1,4 @@
-"""Every method on the shelf, every check: a new line on the shelf is a new test."""
+"""Every method that is installed, every check: a new entry point is a new test."""
 
 import pytest
 

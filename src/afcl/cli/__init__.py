@@ -8,12 +8,11 @@ from typing import Any
 
 import typer
 
+from afcl.cli.addons import PASS_ON, bench, plot
 from afcl.cli.audit import audit
-from afcl.cli.bench import bench
 from afcl.cli.dashboard import dashboard
 from afcl.cli.demo import demo
 from afcl.cli.join import join, keygen
-from afcl.cli.plot import plot
 from afcl.cli.predict import predict
 from afcl.cli.report import report
 from afcl.cli.run import run
@@ -39,10 +38,10 @@ app.command()(predict)
 app.command()(audit)
 app.command()(report)
 app.command()(dashboard)
-app.command()(plot)
+app.command(context_settings=PASS_ON, add_help_option=False)(plot)
 for command in (serve, join, status, keygen, enrol):
     app.command()(command)
-app.add_typer(bench, name="bench")
+app.command(context_settings=PASS_ON, add_help_option=False)(bench)
 
 
 @app.callback(invoke_without_command=True)

@@ -249,7 +249,8 @@ def in_words(result: dict[str, Any]) -> list[str]:
     if score is not None:
         text = f"Silhouette (from summaries) {score:.3f}"
         if rivals:
-            text += "; next best k = {1} with {0:.3f}".format(*max(rivals))
+            score, k = max(rivals)
+            text += f"; next best k = {k} with {score:.3f}"
         lines.append(text + ".")
     lines.append(
         f"{result['rounds']} rounds, at most {most} "

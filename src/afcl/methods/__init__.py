@@ -1,54 +1,101 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shelf of methods: AFCL's presets and the rivals, by name."""
+"""The registry of methods: AFCL's own, and those that installed packages bring.
+
+A package brings methods through two groups of entry points, read when a name is asked
+for that is not AFCL's own; the method's module is imported later still.
+
+- ``afcl.methods``: the method's name -> ``module:Class`` (see :class:`Rival`).
+- ``afcl.wrappers``: a prefix -> ``module:function``, which takes the name behind the
+  colon of ``prefix:name`` and returns a method.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from afcl._addon import INSTALL
 from afcl.core.protocol import AnyMethod
 from afcl.exceptions import InputError
 
-__all__ = ["get_method", "load_payloads", "method_names"]
+if TYPE_CHECKING:
+    from afcl.methods.one_shot import OneShot
+    from afcl.methods.rival import (
+        KnownK,
+        Nothing,
+        Rival,
+        RivalState,
+        expect,
+        is_table,
+        simple_clustering,
+    )
 
-#: Name -> module and class; a module is imported when its method is asked for.
-_SHELF = {
-    "afcl": ("afcl.methods.afcl", "Afcl"),
-    "afcl-matlab": ("afcl.methods.afcl_matlab", "AfclMatlab"),
-    "afcl-paper": ("afcl.methods.afcl_paper", "AfclPaper"),
-    "afcl-w": ("afcl.methods.afcl_w", "AfclW"),
-    "dk++": ("afcl.methods.dkpp", "DKPlusPlus"),
-    "f-fcm": ("afcl.methods.f_fcm", "FFCM"),
-    "fcm-exact": ("afcl.methods.fcm_exact", "FCMExact"),
-    "fed-kernel-kmeans": ("afcl.methods.fed_kernel_kmeans", "FedKernelKMeans"),
-    "fed-sc": ("afcl.methods.fed_sc", "FedSubspace"),
-    "fedgem": ("afcl.methods.fedgem", "FedGEM"),
-    "fedgengmm": ("afcl.methods.fedgengmm", "FedGenGMM"),
-    "fedsc": ("afcl.methods.fedsc", "FedSpectral"),
-    "ffcm-avg1": ("afcl.methods.ffcm", "FFCMAvg1"),
-    "ffcm-avg2": ("afcl.methods.ffcm", "FFCMAvg2"),
-    "fkm": ("afcl.methods.fkm", "FKM"),
-    "hfdpc": ("afcl.methods.hfdpc", "HFDPC"),
-    "k-fed": ("afcl.methods.kfed", "KFed"),
-    "mufc": ("afcl.methods.mufc", "MUFC"),
-    "pooled-bgmm": ("afcl.methods.pooled_bgmm", "PooledBGMM"),
-    "pooled-ccl": ("afcl.methods.pooled_ccl", "PooledCCL"),
-    "pooled-hdbscan": ("afcl.methods.pooled", "PooledHDBSCAN"),
-    "pooled-kmeans": ("afcl.methods.pooled", "PooledKMeans"),
-    "pooled-kmeans-sweep": ("afcl.methods.pooled", "PooledKMeansSweep"),
+__all__ = [
+    "KnownK",
+    "Nothing",
+    "OneShot",
+    "Rival",
+    "RivalState",
+    "expect",
+    "get_method",
+    "is_table",
+    "load_payloads",
+    "method_names",
+    "register_method",
+    "simple_clustering",
+]
+
+METHODS = "afcl.methods"
+WRAPPERS = "afcl.wrappers"
+
+#: Name -> "module:Class"; a module is imported when its method is asked for.
+_REGISTRY = {
+    "afcl": "afcl.methods.afcl:Afcl",
+    "afcl-matlab": "afcl.methods.afcl_matlab:AfclMatlab",
+    "afcl-paper": "afcl.methods.afcl_paper:AfclPaper",
 }
 
-#: Wraps a method that must be told k, and finds it.
-_ANY_K = "afcl.methods.any_k"
+
+def __getattr__(name: str) -> Any:
+    """Import the skeletons of methods when one is asked for: they load NumPy."""
+    if name not in __all__:
+        raise AttributeError(f"module 'afcl.methods' has no attribute {name!r}")
+    module = "one_shot" if name == "OneShot" else "rival"
+    return getattr(import_module(f"afcl.methods.{module}"), name)
+
+
+@cache
+def _plugins(group: str) -> dict[str, str]:
+    """Return what installed packages bring: name -> "module:attribute"."""
+    # Slow to import, and of no use to who runs AFCL itself.
+    from importlib.metadata import entry_points
+
+    places: dict[str, str] = {}
+    for entry in entry_points(group=group):
+        if places.setdefault(entry.name, entry.value) != entry.value:
+            raise InputError(
+                f"{places[entry.name]} and {entry.value} both bring a method named "
+                f"{entry.name!r}: uninstall one of the packages"
+            )
+    return places
+
+
+def _places() -> dict[str, str]:
+    """Return all methods; AFCL's own and those of this process come first."""
+    return {**_plugins(METHODS), **_REGISTRY}
 
 
 def method_names() -> list[str]:
     """Return the names of all methods, sorted."""
-    return sorted(_SHELF)
+    return sorted(_places())
 
 
 def register_method(name: str, kind: type[Any]) -> None:
-    """Put a method on the shelf under a name of its own, for this process.
+    """Add a method under a name of its own, for this process.
+
+    A package adds methods for good by an entry point of the group ``afcl.methods``.
 
     Parameters
     ----------
@@ -58,27 +105,47 @@ def register_method(name: str, kind: type[Any]) -> None:
         A class of the form of :class:`afcl.core.protocol.Method`, found by its name in
         its module.
     """
-    place = (kind.__module__, kind.__name__)
-    if _SHELF.get(name, place) != place or name.startswith("any-k:"):
+    place = f"{kind.__module__}:{kind.__name__}"
+    if _places().get(name, place) != place or ":" in name:
         raise InputError(f"the name {name!r} is taken: choose another")
-    _SHELF[name] = place
+    _REGISTRY[name] = place
 
 
 def load_payloads() -> None:
     """Import every method, so that the codec knows what their messages are made of."""
-    for module in (*(module for module, _ in _SHELF.values()), _ANY_K):
-        import_module(module)
+    for place in _REGISTRY.values():
+        _load(place)
+    for place in [*_plugins(METHODS).values(), *_plugins(WRAPPERS).values()]:
+        # A broken package must not keep others' messages from being read.
+        with suppress(InputError):
+            _load(place)
 
 
 def get_method(name: str) -> AnyMethod:
     """Return the method of this name; `any-k:NAME` finds k for one that needs it."""
-    if name.startswith("any-k:"):
-        wrapper: AnyMethod = import_module(_ANY_K).any_k(name.removeprefix("any-k:"))
-        return wrapper
-    if name not in _SHELF:
-        raise InputError(
-            f"unknown method {name!r}; choose one of {', '.join(method_names())}"
-        )
-    module, kind = _SHELF[name]
-    method: AnyMethod = getattr(import_module(module), kind)()
-    return method
+    if name in _REGISTRY:
+        made: AnyMethod = _load(_REGISTRY[name])()
+        return made
+    wrapper, colon, inner = name.partition(":")
+    group, known = (WRAPPERS, wrapper) if colon else (METHODS, name)
+    if known not in _plugins(group):
+        raise InputError(_unknown(name))
+    kind = _load(_plugins(group)[known])
+    brought: AnyMethod = kind(inner) if colon else kind()
+    return brought
+
+
+def _load(place: str) -> Any:
+    """Import what stands at "module:attribute"."""
+    module, _, attribute = place.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"{place} cannot be loaded ({error})") from error
+
+
+def _unknown(name: str) -> str:
+    text = f"unknown method {name!r}; choose one of {', '.join(method_names())}"
+    if any(place.startswith("afcl_bench.") for place in _plugins(METHODS).values()):
+        return text
+    return f"{text}; AFCL's rivals and any-k: come with {INSTALL}"

@@ -36,9 +36,9 @@ class OneShot(Rival):
         """Add nothing to the hello."""
         return Nothing(), memory
 
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Expect nothing."""
-        expect(isinstance(said, Nothing), "nothing more than the hello")
+        expect(isinstance(reply, Nothing), "nothing more than the hello")
 
     def combine(self, state: RivalState) -> tuple[Any, bool]:
         """Keep the model."""

@@ -162,11 +162,11 @@ class Rival(Method[Any, RivalState]):
         """Return the answer of the model."""
 
     @abstractmethod
-    def check_hello(self, state: RivalState, said: Any, n_rows: int) -> int:
+    def check_hello(self, state: RivalState, hello: Any, n_rows: int) -> int:
         """Refuse a hello payload that cannot be; return its width (-1: it has none)."""
 
     @abstractmethod
-    def check_update(self, state: RivalState, said: Any, n_rows: int) -> None:
+    def check_update(self, state: RivalState, reply: Any, n_rows: int) -> None:
         """Refuse an answer that cannot be."""
 
     def on_join(self, state: RivalState) -> Any:
@@ -291,8 +291,8 @@ class Rival(Method[Any, RivalState]):
         rng: np.random.Generator,
     ) -> tuple[Update, Any]:
         """Return a client's answer and its new memory."""
-        said, memory = self.step(broadcast.payload, X, memory, params, rng)
-        return Update(said), memory
+        reply, memory = self.step(broadcast.payload, X, memory, params, rng)
+        return Update(reply), memory
 
     def done(self, state: RivalState) -> bool:
         """Whether the rival expects nothing more."""
@@ -321,8 +321,8 @@ class Rival(Method[Any, RivalState]):
         return assign(X, clustering.centers)[0]
 
 
-def _check_finite(said: Any) -> None:
-    for array in arrays_in(said):
+def _check_finite(reply: Any) -> None:
+    for array in arrays_in(reply):
         refuse_unless(
             bool(np.isfinite(array).all()),
             "a message holds numbers that are not finite",

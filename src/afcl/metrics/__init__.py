@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of a labelling, pooled and federated, and tests over many of them.
+"""Scores of a labelling, pooled and federated.
 
-Light to import: scikit-learn, SciPy and Matplotlib are loaded by the functions that
-need them.
+Light to import: scikit-learn and SciPy are loaded by the functions that need them.
+Tests over many scores (Friedman, Bonferroni-Dunn, Wilcoxon) and the
+critical-difference diagram are in ``afcl_bench.significance`` and
+``afcl_bench.diagram``, which come with ``pip install afcl-bench``; then their names
+work here too.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from afcl._addon import from_bench
 from afcl.metrics._rows import COLLAPSED
-from afcl.metrics.diagram import cd_diagram
 from afcl.metrics.federated import (
     DistanceSums,
     SilhouetteSums,
@@ -30,30 +35,14 @@ from afcl.metrics.pooled import (
     silhouette,
     simplified_silhouette,
 )
-from afcl.metrics.significance import (
-    Comparison,
-    CriticalDifference,
-    Friedman,
-    average_ranks,
-    bonferroni_dunn,
-    critical_difference,
-    friedman,
-    wilcoxon_holm,
-)
 
 __all__ = [
     "COLLAPSED",
-    "Comparison",
-    "CriticalDifference",
     "DistanceSums",
-    "Friedman",
     "Moments",
     "SilhouetteSums",
     "adjusted_rand",
-    "average_ranks",
-    "bonferroni_dunn",
     "calinski_harabasz",
-    "cd_diagram",
     "client_davies_bouldin",
     "client_moments",
     "client_simplified_silhouette",
@@ -63,12 +52,28 @@ __all__ = [
     "combine_moments",
     "combine_simplified_silhouette",
     "combine_squared_silhouette",
-    "critical_difference",
     "davies_bouldin",
     "error_in_k",
-    "friedman",
     "normalized_mutual_info",
     "silhouette",
     "simplified_silhouette",
-    "wilcoxon_holm",
 ]
+
+#: Name -> module of afcl_bench, where it moved.
+_MOVED = {
+    "Comparison": "significance",
+    "CriticalDifference": "significance",
+    "Friedman": "significance",
+    "average_ranks": "significance",
+    "bonferroni_dunn": "significance",
+    "cd_diagram": "diagram",
+    "critical_difference": "significance",
+    "friedman": "significance",
+    "wilcoxon_holm": "significance",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MOVED:
+        raise AttributeError(f"module 'afcl.metrics' has no attribute {name!r}")
+    return getattr(from_bench(_MOVED[name], f"{name} is in afcl-bench"), name)

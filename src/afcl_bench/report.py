@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports: the tables and figures a spec asks for, from the runs that are stored."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from afcl.exceptions import InputError
+from afcl.runtime.results import write_text
+from afcl_bench import blocks_honest, blocks_more, blocks_paper, figures
+from afcl_bench.figures import Figure
+from afcl_bench.frame import FACTS, WHERE, collect
+from afcl_bench.measures import MEASURES
+from afcl_bench.runner import SPECS
+from afcl_bench.spec import BenchSpec, parse_spec
+from afcl_bench.tables import Table
+
+Block = Callable[[pl.DataFrame], Iterable[Table | Figure]]
+
+#: What a spec may ask for, by name.
+BLOCKS: dict[str, Block] = {
+    "ablation": blocks_more.ablation,
+    "asynchrony": blocks_more.asynchrony,
+    "asynchrony-plot": figures.asynchrony,
+    "capped": blocks_honest.capped,
+    "convergence": blocks_more.convergence,
+    "convergence-plot": figures.convergence,
+    "cost": blocks_more.cost,
+    "cost-plot": figures.cost,
+    "default-squared": blocks_paper.default_squared,
+    "honest": blocks_honest.honest,
+    "k-recovery": blocks_more.k_recovery,
+    "late": blocks_more.late,
+    "learned-k": blocks_honest.learned_k,
+    "pooled-gap": blocks_honest.pooled_gap,
+    "printed": blocks_paper.printed,
+    "scores": blocks_more.scores,
+    "seeds": blocks_more.seeds,
+    "seeds-plot": figures.seeds,
+    "significance": blocks_honest.significance,
+    "significance-plot": figures.significance,
+    "three-ways": blocks_honest.three_ways,
+    "time": blocks_more.time,
+    "time-plot": figures.time,
+    "trajectories": blocks_more.trajectories,
+    "trajectories-plot": figures.trajectories,
+}
+
+#: A part of a page that a report renews.
+MARKED = r"(<!-- bench: {name} -->\n).*?(<!-- /bench -->)"
+
+
+def write_reports(
+    root: Path,
+    folder: Path | None,
+    out: Path,
+    only: str | None = None,
+    pages: Path | None = None,
+) -> Iterator[str]:
+    """Write the reports of the specs whose runs are in a folder.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of the runs.
+    folder : Path, optional
+        Where files of data sets are looked for.
+    out : Path
+        Gets a folder for every spec.
+    only : str, optional
+        The name of one spec.
+    pages : Path, optional
+        Folder with ``SPEC.md`` pages whose marked parts are renewed.
+
+    Yields
+    ------
+    str
+        What was written, a line for every spec.
+    """
+    specs, none = _specs(root, only), []
+    for spec in specs:
+        frame = collect(spec, root, folder)
+        if not frame.height:
+            none.append(spec.name)
+            continue
+        made = _made(spec, frame)
+        _write(spec, frame, made, out / spec.name)
+        where = str(out / spec.name)
+        if pages is not None and (pages / f"{spec.name}.md").is_file():
+            _renew(pages, spec.name, made, out / spec.name)
+            where += f" and {pages / spec.name}.md"
+        yield f"{spec.name}: {frame.height} of {len(spec.cells)} runs, in {where}"
+    if len(none) == len(specs):
+        raise InputError(f"{root} holds no run of {', '.join(none)}: make some first")
+
+
+def _specs(root: Path, only: str | None) -> list[BenchSpec]:
+    paths = sorted((root / SPECS).glob("*.toml"))
+    if not paths:
+        raise InputError(f"{root} holds no benchmark: make one with 'afcl bench run'")
+    specs = [parse_spec(path.stem, path.read_text(encoding="utf-8")) for path in paths]
+    if only is None:
+        return specs
+    if only not in [spec.name for spec in specs]:
+        raise InputError(
+            f"{root} holds no runs of {only!r}; it has those of "
+            f"{', '.join(spec.name for spec in specs)}"
+        )
+    return [spec for spec in specs if spec.name == only]
+
+
+def _made(spec: BenchSpec, frame: pl.DataFrame) -> list[Table | Figure]:
+    unknown = [name for name in spec.blocks if name not in BLOCKS]
+    if unknown:
+        raise InputError(
+            f"spec {spec.name} asks for unknown blocks {', '.join(unknown)}; choose "
+            f"from {', '.join(BLOCKS)}"
+        )
+    return [made for name in spec.blocks for made in BLOCKS[name](frame)]
+
+
+def _write(
+    spec: BenchSpec, frame: pl.DataFrame, made: Iterable[Table | Figure], folder: Path
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    page = [f"# {spec.title}\n"]
+    for each in made:
+        if isinstance(each, Table):
+            write_text(folder / f"{each.name}.csv", each.csv())
+            write_text(folder / f"{each.name}.tex", each.latex())
+            page.append(each.markdown())
+        else:
+            each.write(folder)
+            page.append(f"![{each.name}]({each.name}.png)\n\n{each.caption}\n")
+    write_text(folder / "runs.csv", runs_csv(frame))
+    write_text(folder / "report.md", "\n".join(page))
+
+
+def runs_csv(frame: pl.DataFrame) -> str:
+    """Return every run with its facts and scores."""
+    numbers = pl.col(*FACTS, *MEASURES).map_elements("{:.6g}".format, pl.String)
+    # Polars writes an empty text as "", and nothing as nothing.
+    texts = pl.col(pl.String).replace("", None)
+    columns = frame.select(*WHERE, "status", "k_true", numbers)
+    return columns.with_columns(texts).write_csv()
+
+
+def _renew(
+    pages: Path, name: str, made: Iterable[Table | Figure], written: Path
+) -> None:
+    """Put tables and pictures between the marks of a page; the words stay."""
+    path = pages / f"{name}.md"
+    text = path.read_text(encoding="utf-8")
+    for each in made:
+        marked = re.compile(MARKED.format(name=re.escape(each.name)), re.DOTALL)
+        if marked.search(text) is None:
+            continue
+        if isinstance(each, Table):
+            content = each.markdown()
+        else:
+            shutil.copy(written / f"{each.name}.png", pages)
+            content = f"![{each.name}]({each.name}.png)\n\n{each.caption}\n"
+        text = marked.sub(partial(_between, content), text)
+    write_text(path, text)
+
+
+def _between(content: str, marks: re.Match[str]) -> str:
+    return f"{marks[1]}\n{content}\n{marks[2]}"
