@@ -114,9 +114,11 @@ class AgreementStep(Protocol):
 
     `live` says that clients come and go by themselves: first hellos are waited for, and
     the agreement and whoever leaves are journaled, so that the run can be taken up.
+    `answered` are the tickets whose answers came here: another one is a duplicate.
     """
 
     live: bool
+    answered: set[Ticket]
 
     def agree(self, say: Say) -> Agreement:
         """Wait until enough clients fit together, and settle what they work with."""
@@ -154,6 +156,7 @@ class RollCall:
         self._run = run
         self._scale = scale
         self._group = group
+        self.answered: set[Ticket] = set()
         self._ranges: dict[ClientId, Ranges] = {}
 
     def agree(self, say: Say) -> Agreement:
@@ -184,16 +187,17 @@ class RollCall:
         if isinstance(answer, Failure):
             say("failure", client=client, contact=AGREEMENT, reason=answer.reason)
             return
+        if answer.ticket in self.answered:
+            say("duplicate", client=client)
+            return
         try:
             if asked.get(answer.ticket) != client:
                 raise RejectedMessage(NOT_ASKED)
+            self.answered.add(answer.ticket)
             ranges = check_ranges(decode(answer.data), extremes)
         except RejectedMessage as error:
             reason = str(error)[:LONGEST_REASON]
             say("rejected", client=client, contact=AGREEMENT, reason=reason)
-            return
-        if client in self._ranges:
-            say("duplicate", client=client)
             return
         self._ranges[client] = ranges
         say("ranges", client=client, rows=ranges.n_rows, bytes=len(answer.data))

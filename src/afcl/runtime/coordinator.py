@@ -198,6 +198,7 @@ class Coordinator:
         if awaited is None:
             self._introduce()
             agreed = self._agreement.agree(self._say)
+            self._answered |= self._agreement.answered
             self._remember_refusals()
             self._open(self._settled(agreed))
             awaited = set(self.transport.members())
