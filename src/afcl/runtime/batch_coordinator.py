@@ -166,6 +166,7 @@ class BatchRollCall:
         self._spec = spec
         self._sites = sites
         self._say_batch = say_batch
+        self.answered: set[Ticket] = set()
 
     def agree(self, say: Say) -> Agreement:
         """Hear everybody's ranges, and settle the box."""
