@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def step(n_clients: int, rounds: int) -> dict[str, Any]:
     X, offsets = mixture(n_clients, 100, 2, 8)
     spec = Spec(Afcl(), {"n_seeds": 8, "contacts": rounds + 2}, max_rounds=rounds)
     simulate_batch(spec, X[:10_000], offsets[:101])  # compiled, or read from the cache
+    everybody = np.arange(n_clients)
     kernels, thinking, whole, walls = [], [], [], []
     with Threads() as threads:
         params = spec.method.parameters(**spec.options)
@@ -63,7 +65,8 @@ def step(n_clients: int, rounds: int) -> dict[str, Any]:
         run._start()
         run._prepare()
         for _ in range(rounds):
-            sent = spec.method.broadcast(run._state)
+            # Everybody answers, also who has said enough.
+            sent = replace(spec.method.broadcast(run._state), group=everybody)
             wall = time.perf_counter()
             begin = time.process_time()
             run._dispatch(sent)
