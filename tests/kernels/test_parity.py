@@ -541,6 +541,7 @@ CALLS = {
         3,
     ),
     "silhouettes": (ROWS, np.zeros(8), CENTERS, np.zeros(4), np.ones(4)),
+    "join_seeds": (np.array([3, 0, 1, 4]), CENTERS, 3),
     "compete": (ROWS, CENTERS, True),
     "interact": (CENTERS, CENTERS, np.zeros(8, dtype=np.int64), ROWS, 1.0, 0.1, False),
     "intensities": (
@@ -563,6 +564,7 @@ WORK = {
     "microaggregate": 8 * 2 * 8 // 2,
     "crowding": 4 * 4 * 2,
     "ward": 4 * 4 * 2,
+    "join_seeds": 4 * 4 * 2,
     **SEQUENTIAL,
 }
 
@@ -574,6 +576,18 @@ def reached(monkeypatch, name):
         monkeypatch.setattr(module, name, lambda *_, label=label: seen.append(label))
     getattr(kernels, name)(*CALLS[name])
     return seen
+
+
+@pytest.mark.parametrize(("k", "d"), [(1, 2), (9, 1), (40, 3), (30, 12)])
+def test_joined_seeds(seed, k, d):
+    rng = np.random.default_rng(seed)
+    seeds = np.round(rng.normal(0, 2, (k, d)), 1)
+    counts = rng.integers(0, 6, k)
+    counts[0] += 1
+    ours = reference.join_seeds(counts, seeds, 5)
+    assert np.array_equal(native.join_seeds(counts, seeds, 5), ours)
+    held = np.bincount(ours, weights=counts)
+    assert held.min() >= min(5, counts.sum())
 
 
 def test_every_kernel_is_public():

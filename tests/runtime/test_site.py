@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from afcl.core.messages import Cells, Hello, Level, Plan, Positions, Summary, Update
-from afcl.core.protocol import client_rng
+from afcl.core.protocol import Method, client_rng
 from afcl.core.scale import Box, Ranges
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import CodecError, RejectedMessage
@@ -121,7 +122,7 @@ def test_scaled_rows_are_kept_for_the_same_terms():
     assert np.array_equal(site.scaled(TERMS), first)
 
 
-class Counting:
+class Counting(Method[Any, Any]):
     """A method's client side that remembers how often it was asked."""
 
     def parameters(self, **options):

@@ -31,6 +31,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def sources_digest() -> str:
     """Return what stands for all kernels' sources, and for NumPy, in a file's name."""
     digest = blake2b(np.__version__.encode(), digest_size=DIGEST)
+    # Its constants are compiled in.
+    digest.update(files("afcl").joinpath("parts.py").read_bytes())
     for file in sorted(files(__package__).iterdir(), key=lambda file: file.name):
         if file.name.endswith(".py"):
             digest.update(file.read_bytes())
