@@ -143,7 +143,7 @@ def test_levels_tell_what_they_ask_of_the_agreement():
     method = Afcl()
 
     def asked(level, **options):
-        return method.demands(method.parameters(privacy=level, **options))
+        return method.requirements(method.parameters(privacy=level, **options))
 
     assert asked("summary").group == 1
     assert asked("grouped(7)").group == 7

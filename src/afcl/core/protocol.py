@@ -85,7 +85,7 @@ class Clustering:
 
 
 @dataclass(frozen=True, slots=True)
-class Demands:
+class Requirements:
     """What a method's privacy level asks of the agreement on scales.
 
     Attributes
@@ -136,9 +136,9 @@ class Method(Protocol[ParamsT, StateT]):
         """Fix what depends on the number of rows, once that is agreed."""
         return params
 
-    def demands(self, params: ParamsT) -> Demands:
+    def requirements(self, params: ParamsT) -> Requirements:
         """Return what the privacy level asks of the agreement."""
-        return Demands()
+        return Requirements()
 
     def view(self, X: Any, params: ParamsT, rng: np.random.Generator) -> Any:
         """Return what a client works on instead of its rows, formed once and for all.

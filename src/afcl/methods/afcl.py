@@ -23,7 +23,7 @@ from afcl._typing import ClientId, Floats, Ints
 from afcl.core import cohorts, server
 from afcl.core.messages import Batch, Broadcast, Hello, Update
 from afcl.core.params import DefaultParams, from_options
-from afcl.core.protocol import Clustering, Demands, Diagnostics, Message, Method
+from afcl.core.protocol import Clustering, Diagnostics, Message, Method, Requirements
 from afcl.core.rows import Rows
 from afcl.core.state import ServerState
 from afcl.kernels import assign
@@ -63,7 +63,7 @@ class Afcl(Method[DefaultParams, State]):
 
     # ------------------------------------------------------------------ clients
 
-    def demands(self, params: DefaultParams) -> Demands:
+    def requirements(self, params: DefaultParams) -> Requirements:
         """Say what the privacy level asks of the agreement on scales."""
         return clients.requirements(params)
 
