@@ -21,6 +21,7 @@ import numpy as np
 
 from afcl._typing import AnyArray, ClientId, Floats, Ints
 from afcl.exceptions import RejectedMessage
+from afcl.scale import Box, Ranges
 
 UNSTAMPED: ClientId = -1
 
@@ -55,6 +56,11 @@ def payload(kind: type[T]) -> type[T]:
         )
     PAYLOADS[name] = kind
     return kind
+
+
+# Made below this layer, where files can use them too; what they reveal stands there.
+payload(Box)
+payload(Ranges)
 
 
 @payload

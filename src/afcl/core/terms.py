@@ -15,7 +15,7 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.messages import payload
 from afcl.core.protocol import Clustering, PathLevel, Scores
-from afcl.core.scale import Box
+from afcl.scale import Box
 
 
 @payload

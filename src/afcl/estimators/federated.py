@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from afcl._typing import Bools, Floats, Ints
 from afcl.core.protocol import AnyMethod, Clustering
-from afcl.core.scale import Box
 from afcl.estimators import storage
 from afcl.estimators.clients import Table, aligned, is_source
 from afcl.exceptions import InputError
@@ -26,6 +25,7 @@ from afcl.kernels import assign
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import Outcome, simulate
+from afcl.scale import Box
 from afcl.trace import Event, Trace
 
 logger = logging.getLogger("afcl")

@@ -31,9 +31,9 @@ from afcl.core.messages import (
 )
 from afcl.core.params import PaperParams
 from afcl.core.pulls import Pulls
-from afcl.core.scale import Ranges
 from afcl.core.tasks import OPEN_SUM, SUM, UNIT, Masks, Part, SecureHello, Task
 from afcl.core.terms import AskStep
+from afcl.scale import Ranges
 
 #: Fewer rows than this are a few: who finds them has singled somebody out.
 FEW = 5
