@@ -29,12 +29,39 @@ StateT = TypeVar("StateT")
 
 @dataclass(frozen=True, slots=True)
 class PathLevel:
-    """One k that was considered: its centres, sizes as the server sees them, scores."""
+    """One k that was considered, from the first build to the answer of a run.
+
+    What crosses the wire of a level has classes of its own, because each reveals
+    something else: :class:`messages.Level` (down: centres, spreads, sizes, no score),
+    :class:`messages.LevelReply` (up: a client's cells around it) and
+    :class:`terms.AnswerLevel` (the end: scores as one array). `KPath` shows users all
+    levels as columns, in the units of their data.
+
+    Attributes
+    ----------
+    k, centers
+        Number of clusters and B, (k, d).
+    sizes
+        O, rows per cluster as the server sees them.
+    scores
+        By index name; None where an index is not defined.
+    scatters
+        Z per cluster, while the default preset works on the level; empty elsewhere.
+    revision
+        How often the clients' replies have polished it.
+    """
 
     k: int
     centers: Floats
     sizes: Floats
     scores: Scores
+    scatters: Floats = field(default_factory=lambda: np.empty(0))
+    revision: int = 0
+
+    @property
+    def spreads(self) -> Floats:
+        """V = Z/O."""
+        return self.scatters / self.sizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from afcl.core.messages import (
     Update,
     refuse_unless,
 )
-from afcl.core.path import Built
 from afcl.core.protocol import Clustering, Diagnostics, Message, PathLevel
 from afcl.core.state import ServerState
 
@@ -257,22 +256,20 @@ def done(state: ServerState) -> bool:
     return state.prepared and all(state.satisfied(c) for c in state.active())
 
 
-def chosen(state: ServerState) -> Built:
+def chosen(state: ServerState) -> PathLevel:
     """Rule 3.5 over the candidates; the only level there is when there are none."""
     if not state.candidates:
         return state.levels[0]
-    table = [(c.level.k, c.level.scores) for c in state.candidates]
-    params = state.params
-    return state.candidates[choose(table, params.criterion, params.band)].level
+    levels, params = state.candidates, state.params
+    return levels[choose(levels, params.criterion, params.band)]
 
 
 def result(state: ServerState) -> Clustering:
     """R7: the answer so far and the path, candidates with their newest figures."""
     best = chosen(state)
     path = {level.k: level for level in state.levels}
-    table = [(c.level.k, c.level.scores) for c in state.candidates]
-    for i in np.argsort(goodness(table, "silhouette"), kind="stable"):
-        path[state.candidates[i].level.k] = state.candidates[i].level
+    for i in np.argsort(goodness(state.candidates, "silhouette"), kind="stable"):
+        path[state.candidates[i].k] = state.candidates[i]
     path[best.k] = best
     answer = _ordered(best)
     return Clustering(
@@ -286,11 +283,11 @@ def result(state: ServerState) -> Clustering:
     )
 
 
-def _ordered(level: Built) -> PathLevel:
-    """Clusters by size, largest first."""
-    order = np.argsort(-level.counts, kind="stable")
+def _ordered(level: PathLevel) -> PathLevel:
+    """Return what is told of a level: clusters by size, largest first; no scatters."""
+    order = np.argsort(-level.sizes, kind="stable")
     return PathLevel(
-        level.k, level.centers[order], level.counts[order], dict(level.scores)
+        level.k, level.centers[order], level.sizes[order], dict(level.scores)
     )
 
 
@@ -305,7 +302,7 @@ def progress(state: ServerState) -> Diagnostics:
         "objective": best.scores["silhouette"],
         "version": state.version,
         "movement": state.movement,
-        "candidates": [c.level.k for c in state.candidates],
+        "candidates": [level.k for level in state.candidates],
         "seeds": state.seeds,
         **_said_of_pool(state),
     }

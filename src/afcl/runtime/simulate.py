@@ -12,7 +12,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.cells import offsets_of
-from afcl.core.protocol import AnyMethod, Clustering, PathLevel
+from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.rows import Rows, Source
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError
@@ -280,6 +280,6 @@ def renumbered(clustering: Clustering, order: Ints, sizes: Floats) -> Clustering
     path = []
     for level in clustering.path:
         if centers is not None and level.k == clustering.k:
-            level = PathLevel(level.k, centers, sizes[order], level.scores)
+            level = replace(level, centers=centers, sizes=sizes[order])
         path.append(level)
     return replace(clustering, centers=centers, sizes=sizes[order], path=tuple(path))
