@@ -24,8 +24,8 @@ from afcl.core.messages import (
     Update,
     WeightedPositions,
 )
+from afcl.core.paper.pulls import Pulls, pulls
 from afcl.core.params import DefaultParams, PaperParams
-from afcl.core.pulls import Pulls, pulls
 from afcl.core.tasks import COUNT, OPEN_SUM, SUM, Part, SecureHello, Task
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.privacy.attacks import (

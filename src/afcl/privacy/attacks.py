@@ -29,8 +29,8 @@ from afcl.core.messages import (
     Update,
     WeightedPositions,
 )
+from afcl.core.paper.pulls import Pulls
 from afcl.core.params import PaperParams
-from afcl.core.pulls import Pulls
 from afcl.core.tasks import OPEN_SUM, SUM, UNIT, Masks, Part, SecureHello, Task
 from afcl.core.terms import AskStep
 from afcl.scale import Ranges
