@@ -15,7 +15,7 @@ import pytest
 
 from afcl import AFCL, make_method
 from afcl.cli import main
-from afcl.core.cohorts import Part, SecureHello
+from afcl.core.tasks import Part, SecureHello
 from afcl.core.terms import AskAnnouncement, AskHello, Terms
 from afcl.data import iid_split, kmeans_split, make_sd1
 from afcl.exceptions import InputError, RejectedMessage, SmallClientsWarning

@@ -29,7 +29,7 @@ from afcl.core.messages import (
     Update,
     refuse_unless,
 )
-from afcl.core.protocol import Clustering, Diagnostics, Message, PathLevel
+from afcl.core.protocol import Clustering, Diagnostics, PathLevel
 from afcl.core.state import ServerState
 
 #: Bytes by which a hello is known again.
@@ -48,15 +48,6 @@ def announced(
 ) -> ServerState:
     """Return the state that knows a client's extremes, in agreed units."""
     return replace(state, extremes=state.extremes.set(client, (low, high)))
-
-
-def absorb(state: ServerState, message: Message) -> tuple[ServerState, Diagnostics]:
-    """Check and store one message."""
-    if isinstance(message, Hello):
-        return absorb_hello(state, message)
-    if isinstance(message, Update):
-        return absorb_update(state, message)
-    return absorb_left(state, message)
 
 
 def absorb_hello(state: ServerState, hello: Hello) -> tuple[ServerState, Diagnostics]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.cohorts import cells_from
+from afcl.core.cohort_sums import cells_from
 from afcl.core.messages import (
     Addressed,
     Cells,

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from afcl.core.cohorts import SecureHello, Task
 from afcl.core.messages import Addressed, Cells, Hello, Update
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Requirements
 from afcl.core.rows import as_rows
+from afcl.core.tasks import SecureHello, Task
 from afcl.exceptions import RejectedMessage
 from afcl.privacy import ckks, he
 from afcl.privacy.levels import HE, Level
