@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 from afcl.exceptions import InputError
-from afcl.registry import criteria
+from afcl.registry import LEVELS, criteria
 
 #: More cells per square root of rows than any client has.
 MOST_PER_ROOT = 1e6
@@ -122,6 +122,12 @@ class DefaultParams:
         for name in ("band", "prune", "drift"):
             value = getattr(self, name)
             _require(value >= 0, f"{name} must not be negative, not {value}")
+
+    @property
+    def exact_cells(self) -> bool:
+        """Whether the level's cells are sums of rows as they are, without noise."""
+        level = LEVELS.get(self.privacy.partition("(")[0])
+        return level is not None and level.exact_cells
 
     def cells_for(self, n_rows: int) -> int:
         """Cells m_g a client of `n_rows` rows starts from."""
