@@ -18,6 +18,7 @@ import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.messages import Broadcast, Hello, Left, Update
+from afcl.kernels import assign
 
 Message: TypeAlias = Hello | Update | Left
 Scores: TypeAlias = dict[str, float | None]
@@ -240,16 +241,26 @@ class Method(Protocol[ParamsT, StateT]):
     def label(
         self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
     ) -> Ints:
-        """Label rows: a client's own (`client`, with its memory) or new ones (None)."""
-        ...
+        """Label rows: a client's own (`client`, with its memory) or new ones (None).
+
+        By default a row's label is that of the nearest centre.
+        """
+        assert clustering.centers is not None
+        return assign(X, clustering.centers)[0]
 
 
 AnyMethod: TypeAlias = Method[Any, Any]
 
 
-#: Who draws: the server for seeding, the clients, the simulated schedule, and what
-#: stands for a client's secret in a simulation.
-SERVER, CLIENT, SCHEDULE, SECRET = 0, 1, 2, 3
+# Who draws, as the first number of a generator's spawn key.
+#: The server.
+SERVER = 0
+#: A client.
+CLIENT = 1
+#: The simulated schedule.
+SCHEDULE = 2
+#: What stands for a client's secret in a simulation.
+SECRET = 3
 
 
 def server_rng(seed: int, purpose: int, build: int) -> np.random.Generator:

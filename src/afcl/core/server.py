@@ -83,10 +83,10 @@ def absorb_hello(state: ServerState, hello: Hello) -> tuple[ServerState, Diagnos
 def digest(hello: Hello) -> bytes:
     """Return what tells a hello from every other one."""
     cells: Cells = hello.payload
-    said = blake2b(hello.n_rows.to_bytes(8, "little"), digest_size=DIGEST)
+    hashed = blake2b(hello.n_rows.to_bytes(8, "little"), digest_size=DIGEST)
     for part in (cells.counts, cells.means, cells.scatters):
-        said.update(part.tobytes())
-    return said.digest()
+        hashed.update(part.tobytes())
+    return hashed.digest()
 
 
 def absorb_update(
@@ -270,7 +270,7 @@ def result(state: ServerState) -> Clustering:
         tuple(_ordered(path[k]) for k in sorted(path)),
         state.seeds,
         state.merges,
-        _said_of_pool(state),
+        _condensed(state),
     )
 
 
@@ -295,11 +295,11 @@ def progress(state: ServerState) -> Diagnostics:
         "movement": state.movement,
         "candidates": [level.k for level in state.candidates],
         "seeds": state.seeds,
-        **_said_of_pool(state),
+        **_condensed(state),
     }
 
 
-def _said_of_pool(state: ServerState) -> Diagnostics:
+def _condensed(state: ServerState) -> Diagnostics:
     """Say how many clients' cells were condensed, if any were."""
     number = len(state.pooled.clients)
     return {"condensed": number} if number else {}

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afcl._typing import ClientId, Floats, Ints
+from afcl._typing import ClientId, Floats
 from afcl.core import cohorts, server
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Batch, Broadcast, Hello, Update
@@ -28,7 +28,6 @@ from afcl.core.protocol import Clustering, Diagnostics, Message, Method, Require
 from afcl.core.rows import Rows
 from afcl.core.state import ServerState
 from afcl.core.tasks import Masks
-from afcl.kernels import assign
 from afcl.privacy import clients, he
 from afcl.privacy.levels import HE, level_for, parse_level
 
@@ -44,12 +43,6 @@ def _server(state: State) -> ModuleType:
     `progress`, as functions of their state.
     """
     return cohorts if isinstance(state, SecureState) else server
-
-
-def nearest(clustering: Clustering, X: Floats) -> Ints:
-    """Label rows by the nearest centre."""
-    assert clustering.centers is not None
-    return assign(X, clustering.centers)[0]
 
 
 class Afcl(Method[DefaultParams, State]):
@@ -168,9 +161,3 @@ class Afcl(Method[DefaultParams, State]):
         """Numbers worth showing."""
         numbers: Diagnostics = _server(state).progress(state)
         return numbers
-
-    def label(
-        self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
-    ) -> Ints:
-        """Nearest centre."""
-        return nearest(clustering, X)

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import ClientId, Floats, Ints
+from afcl._typing import ClientId, Floats
 from afcl.core.messages import Addressed, Broadcast, Hello, Left, Positions, Update
 from afcl.core.paper import competition, server
 from afcl.core.paper.balance import balance_weights, count
@@ -36,7 +36,6 @@ from afcl.core.params import PaperParams, from_options
 from afcl.core.protocol import Clustering, Diagnostics, Message, Method
 from afcl.core.seeding import plus_plus
 from afcl.exceptions import InputError
-from afcl.methods.afcl import nearest
 from afcl.privacy.levels import level_for
 
 
@@ -155,9 +154,3 @@ class AfclPaper(Method[PaperParams, PaperState]):
             "movement": state.movement,
             "seeds": state.seeds,
         }
-
-    def label(
-        self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
-    ) -> Ints:
-        """Nearest centre."""
-        return nearest(clustering, X)

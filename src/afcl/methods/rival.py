@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from afcl._typing import AnyArray, ClientId, Floats, Ints
+from afcl._typing import AnyArray, ClientId, Floats
 from afcl.core.messages import (
     Broadcast,
     Hello,
@@ -40,7 +40,6 @@ from afcl.core.protocol import (
     Scores,
 )
 from afcl.exceptions import InputError
-from afcl.kernels import assign
 
 
 @payload
@@ -187,10 +186,6 @@ class Rival(Method[Any, RivalState]):
         """Validate options."""
         return from_options(self.Params, self.name, options)
 
-    def settle(self, params: Any, n_rows: int) -> Any:
-        """Fix what depends on the number of rows: nothing, unless overridden."""
-        return params
-
     def hello(self, X: Floats, params: Any, rng: np.random.Generator) -> Hello:
         """Return a client's first message."""
         return Hello(X.shape[0], self.first(X, params, rng))
@@ -312,13 +307,6 @@ class Rival(Method[Any, RivalState]):
             "movement": float(getattr(state.model, "movement", 0.0)),
             "seeds": clustering.centers,
         }
-
-    def label(
-        self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
-    ) -> Ints:
-        """Nearest centre."""
-        assert clustering.centers is not None
-        return assign(X, clustering.centers)[0]
 
 
 def _check_finite(reply: Any) -> None:
