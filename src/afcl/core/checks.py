@@ -26,8 +26,10 @@ from afcl.core.messages import (
     Plan,
     Summary,
     Update,
+    check_answer,
     check_finite,
     check_form,
+    is_table,
     refuse_unless,
 )
 from afcl.core.state import ServerState, total
@@ -73,15 +75,9 @@ def check_update(state: ServerState, update: Update) -> None:
     of its version; who answers an older version, or a plan that is no longer known, is
     checked for everything but its seeds.
     """
-    refuse_unless(
-        update.client in state.rows, f"client {update.client} has not said hello"
-    )
+    check_answer(update, state.rows, state.version)
     summary = update.payload
     refuse_unless(isinstance(summary, Summary), "an update must carry a summary")
-    refuse_unless(
-        0 <= update.version <= state.version,
-        f"version {update.version} was never sent, the newest is {state.version}",
-    )
     refuse_unless(isinstance(summary.levels, tuple), "expected a tuple of levels")
     now = update.version == state.version
     _check_number(state, len(summary.levels), now)
@@ -130,14 +126,7 @@ def check_plan(plan: Any, n_features: int) -> None:
 
 
 def _is_table(array: Any, n_features: int) -> bool:
-    return (
-        isinstance(array, np.ndarray)
-        and array.dtype == np.float64
-        and array.ndim == 2
-        and array.shape[0] >= 1
-        and array.shape[1] == n_features
-        and bool(np.all(np.abs(array) <= LARGEST))
-    )
+    return is_table(array, n_features) and bool(np.all(np.abs(array) <= LARGEST))
 
 
 def _is_column(array: Any, length: int, most: float) -> bool:

@@ -265,22 +265,21 @@ SECRET = 3
 
 def server_rng(seed: int, purpose: int, build: int) -> np.random.Generator:
     """Return the server's generator for one purpose and build."""
-    return np.random.default_rng(
-        np.random.SeedSequence(seed, spawn_key=(SERVER, purpose, build))
-    )
+    return _generator(seed, SERVER, purpose, build)
 
 
 def client_rng(seed: int, client: ClientId, contact: int) -> np.random.Generator:
     """Return a client's generator for one contact."""
-    return np.random.default_rng(
-        np.random.SeedSequence(seed, spawn_key=(CLIENT, client, contact))
-    )
+    return _generator(seed, CLIENT, client, contact)
 
 
 def simulated_secret(seed: int, client: ClientId) -> bytes:
     """Return what stands for a client's secret where everything must be repeatable."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(SECRET, client))
-    return np.random.default_rng(sequence).bytes(32)
+    return _generator(seed, SECRET, client).bytes(32)
+
+
+def _generator(seed: int, *key: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def secret_rng(secret: bytes, run: str) -> np.random.Generator:

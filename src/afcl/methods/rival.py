@@ -27,9 +27,11 @@ from afcl.core.messages import (
     Left,
     Update,
     arrays_in,
+    check_answer,
     payload,
     refuse_unless,
 )
+from afcl.core.messages import is_table as is_table  # for rivals, beside `expect`
 from afcl.core.params import from_options
 from afcl.core.protocol import (
     Clustering,
@@ -232,12 +234,8 @@ class Rival(Method[Any, RivalState]):
         self, state: RivalState, update: Update
     ) -> tuple[RivalState, Diagnostics]:
         client = update.client
-        refuse_unless(client in state.rows, f"client {client} has not said hello")
+        check_answer(update, state.rows, state.version)
         refuse_unless(state.model is not None, "nothing was asked yet")
-        refuse_unless(
-            0 <= update.version <= state.version,
-            f"version {update.version} was never sent, the newest is {state.version}",
-        )
         self.check_update(state, update.payload, state.rows[client])
         return replace(
             state,
@@ -320,17 +318,6 @@ def _check_finite(reply: Any) -> None:
 def expect(condition: bool, what: str) -> None:
     """Refuse a message that lacks `what`."""
     refuse_unless(condition, f"expected {what}")
-
-
-def is_table(array: Any, n_features: int = -1) -> bool:
-    """Whether this is a float64 table of at least one row (and of this width)."""
-    return (
-        isinstance(array, np.ndarray)
-        and array.ndim == 2
-        and array.dtype == np.float64
-        and array.shape[0] >= 1
-        and n_features in (-1, array.shape[1])
-    )
 
 
 def simple_clustering(

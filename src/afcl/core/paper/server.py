@@ -17,6 +17,7 @@ from afcl.core.messages import (
     Intensities,
     Positions,
     Update,
+    check_answer,
     check_cells,
     refuse_unless,
 )
@@ -143,11 +144,7 @@ def check_hello(state: PaperState, hello: Hello) -> None:
 def check_update(state: PaperState, update: Update) -> None:
     """Refuse an upload that no honest client could have sent."""
     client, upload = update.client, update.payload
-    refuse_unless(client in state.rows, f"client {client} has not said hello")
-    refuse_unless(
-        0 <= update.version <= state.version,
-        f"version {update.version} was never sent, the newest is {state.version}",
-    )
+    check_answer(update, state.rows, state.version)
     n_rows, (k, n_features) = state.rows[client], state.seeds.shape
     if state.params.privacy == "affine":
         check_pulls(upload, (k, n_features), n_rows, state.params.balance)
