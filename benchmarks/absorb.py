@@ -30,13 +30,13 @@ from afcl.core.client import condense, reply
 from afcl.core.messages import Hello, Update, array_bytes
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
-from afcl.core.scale import given_box
 from afcl.core.state import ServerState
 from afcl.methods import get_method
 from afcl.runtime.agreement import Agreement
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Coordinator, Spec
 from afcl.runtime.transport import Failure, Reply
+from afcl.scale import given_box
 
 FEATURES, SEEDS, ROWS = 10, 64, 2000
 CLIENTS = (100, 1000, 10_000)

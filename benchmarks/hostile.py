@@ -25,7 +25,6 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells, Hello, Summary
-from afcl.core.scale import minmax_box, ranges_of
 from afcl.data.split import iid_split, kmeans_split
 from afcl.data.synthetic import make_sd1
 from afcl.methods import get_method
@@ -35,6 +34,7 @@ from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.schedule import EventClock, Rounds, Schedule
 from afcl.runtime.site import Site
+from afcl.scale import minmax_box, ranges_of
 
 CLIENTS, HOSTILE = 10, 2
 #: Largest difference to a run without the hostile clients.

@@ -28,9 +28,10 @@ from threadpoolctl import threadpool_limits
 
 from afcl._typing import Floats
 from afcl.core.messages import Broadcast, Positions
+from afcl.core.paper.server import PaperState
 from afcl.core.protocol import client_rng
 from afcl.data import make_mixture
-from afcl.methods.afcl_paper import AfclPaper, PaperState
+from afcl.methods.afcl_paper import AfclPaper
 from turns import lloyd_iteration, timed
 
 SHAPES = ((200_000, 2), (200_000, 16), (100_000, 64))

@@ -23,11 +23,11 @@ from joblib import Parallel, delayed
 
 from afcl import AFCL, Rounds, Schedule
 from afcl._typing import Floats, Ints
-from afcl.core.scale import minmax_box, ranges_of
 from afcl.data.split import kmeans_split, paper_leak_split
 from afcl.data.synthetic import BOX, make_sd1, make_sd2, random_mixture
 from afcl.exceptions import PrivacyWarning
 from afcl.metrics import silhouette
+from afcl.scale import minmax_box, ranges_of
 
 CLIENTS = 5
 LEAST = {

@@ -21,7 +21,7 @@ from afcl.core.client import condense
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
-from afcl.core.scale import Box, minmax_box, ranges_of
+from afcl.scale import Box, minmax_box, ranges_of
 from afcl_bench import plots
 
 DOCS = Path(__file__).parent

@@ -76,6 +76,9 @@ class PrivacyLevel:
     promise
         What that means; ``{inside}`` is what the brackets hold, ``{min_cell}`` the
         smallest cell.
+    exact_cells
+        Whether a client's cells are sums of rows as they are: then the server refuses
+        those that rows in the agreed box cannot have. Noise can make any.
     """
 
     name: str
@@ -85,6 +88,7 @@ class PrivacyLevel:
     protection: str | type[Any]
     sent: str
     promise: str
+    exact_cells: bool = False
 
     def worker(self) -> Any:
         """Return the protection, an object of its class."""
@@ -160,6 +164,7 @@ LEVELS = {
             "A site sends groups of at least {min_cell} rows, each as count, mean and "
             "scatter; no row leaves its site. Summaries are not nothing: who subtracts "
             "several messages of a site from each other may find single rows.",
+            exact_cells=True,
         ),
         PrivacyLevel(
             "grouped",
@@ -171,6 +176,7 @@ LEVELS = {
             "Similar rows are put into groups of at least {inside} once, before the "
             "first message, and every message is made of whole groups: whatever is "
             "compared with whatever, a group is the finest thing that comes out.",
+            exact_cells=True,
         ),
         PrivacyLevel(
             "secure",

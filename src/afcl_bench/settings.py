@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.scale import minmax_box, ranges_of
 from afcl.data.split import (
     column_split,
     dirichlet_split,
@@ -25,6 +24,7 @@ from afcl.data.split import (
 )
 from afcl.exceptions import InputError
 from afcl.runtime.schedule import Replay, Rounds, Schedule
+from afcl.scale import minmax_box, ranges_of
 from afcl.trace import read_trace
 from afcl_bench.datasets import Dataset
 

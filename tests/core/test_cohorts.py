@@ -13,11 +13,23 @@ from hypothesis import strategies as st
 
 from afcl.core import cohorts
 from afcl.core.cells import cells_of
-from afcl.core.cohorts import COUNT, SUM, UNIT, Part, SecureHello, SecureState
+from afcl.core.cohort_state import SecureState
+from afcl.core.cohort_sums import cells_from
 from afcl.core.messages import Cells, Hello, Left, Update, refuse_unless
 from afcl.core.params import DefaultParams
-from afcl.core.tasks import KEY, OPEN_COUNT, OPEN_SUM, check_numbers
+from afcl.core.tasks import (
+    COUNT,
+    KEY,
+    OPEN_COUNT,
+    OPEN_SUM,
+    SUM,
+    UNIT,
+    Part,
+    SecureHello,
+    check_numbers,
+)
 from afcl.exceptions import RejectedMessage
+from afcl.kernels import join_seeds
 from afcl.privacy.masks import numbers_for
 
 PARAMS = DefaultParams(cohort=3, min_cell=2, privacy="secure+grouped(5)")
@@ -247,10 +259,10 @@ def test_hellos_and_sums_outside_the_box_are_refused():
 def test_scatters_below_nothing_are_no_cells():
     counts = np.array([4])
     honest = np.array([4, *np.rint(np.array([2.0, 1.0]) / UNIT)]).astype(np.int64)
-    assert cohorts.cells_from(honest, counts, 1) is not None
+    assert cells_from(honest, counts, 1) is not None
     lie = honest.copy()
     lie[2] = round(0.9 / UNIT)
-    assert cohorts.cells_from(lie, counts, 1) is None
+    assert cells_from(lie, counts, 1) is None
 
 
 @pytest.mark.parametrize(
@@ -321,7 +333,7 @@ def test_seeds_are_joined_until_every_group_is_large_enough(counts, smallest):
     if counts.sum() == 0:
         counts[0] = 1
     seeds = np.random.default_rng(0).random((counts.shape[0], 2))
-    groups = cohorts.join_seeds(counts, seeds, smallest)
+    groups = join_seeds(counts, seeds, smallest)
     held = np.bincount(groups, weights=counts)
     assert set(groups) == set(range(held.shape[0]))
     assert held.min() >= min(smallest, counts.sum())
@@ -330,7 +342,7 @@ def test_seeds_are_joined_until_every_group_is_large_enough(counts, smallest):
 def test_joining_by_hand():
     """The lone row at 0 joins its neighbour; the empty seed at .9 joins the last."""
     seeds = np.array([[0.0], [0.2], [0.8], [0.9]])
-    groups = cohorts.join_seeds(np.array([1, 4, 6, 0]), seeds, 2)
+    groups = join_seeds(np.array([1, 4, 6, 0]), seeds, 2)
     assert groups.tolist() == [0, 0, 1, 1]
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import (
@@ -15,6 +17,7 @@ from sklearn.metrics import (
 from afcl.core import indices
 from afcl.core.cells import cells_of, pool, union
 from afcl.core.indices import Partition, choose, goodness
+from afcl.core.protocol import PathLevel
 from afcl.core.seeding import plus_plus
 from afcl.kernels import lloyd, silhouettes
 
@@ -173,13 +176,14 @@ def test_bic_floors_the_variance():
 
 
 def level(k, silhouette=0.0, bic=0.0, simplified=0.0, ch=0.0, db=0.0):
-    return k, {
+    scores = {
         "silhouette": silhouette,
         "simplified": simplified,
         "ch": ch,
         "db": db,
         "bic": bic,
     }
+    return PathLevel(k, np.zeros((k, 1)), np.ones(k), scores)
 
 
 def test_outside_the_band_the_silhouette_decides():
@@ -257,8 +261,8 @@ def test_a_criterion_alone_ties_to_the_smaller_k(criterion):
 
 
 def level_without(k, name):
-    scores = level(k)[1]
-    return k, {**scores, name: None}
+    whole = level(k)
+    return replace(whole, scores={**whole.scores, name: None})
 
 
 def test_an_undefined_index_is_the_worst():

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afcl.core.attributes import (
+from afcl.core.messages import Broadcast, Cells, Intensities, WeightedPositions
+from afcl.core.paper.attributes import (
     client_upload,
     cooperate,
     learned_weights,
@@ -20,9 +21,8 @@ from afcl.core.attributes import (
     start_weights,
     steps_of,
 )
-from afcl.core.balance import Contribution, balance_weights
-from afcl.core.messages import Broadcast, Cells, Intensities, WeightedPositions
-from afcl.core.objective import objective
+from afcl.core.paper.balance import Contribution, balance_weights
+from afcl.core.paper.objective import objective
 from afcl.core.params import PaperParams
 from afcl.core.protocol import client_rng
 from afcl.exceptions import RejectedMessage

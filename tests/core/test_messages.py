@@ -25,9 +25,9 @@ from afcl.core.messages import (
     payload,
     refuse_unless,
 )
-from afcl.core.scale import no_box
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import RejectedMessage
+from afcl.scale import no_box
 
 
 def cells(r=3, d=2, count=5):

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from afcl.core.balance import Contribution, balance_weights, count
-from afcl.core.competition import client_upload, cooperate
 from afcl.core.messages import (
     Broadcast,
     Cells,
@@ -22,7 +20,9 @@ from afcl.core.messages import (
     Positions,
     Update,
 )
-from afcl.core.objective import aggregate, objective
+from afcl.core.paper.balance import Contribution, balance_weights, count
+from afcl.core.paper.competition import client_upload, cooperate
+from afcl.core.paper.objective import aggregate, objective
 from afcl.core.params import PaperParams
 from afcl.core.protocol import client_rng
 from afcl.exceptions import RejectedMessage

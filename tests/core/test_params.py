@@ -25,6 +25,20 @@ def test_the_defaults_are_the_documented_ones():
 
 
 @pytest.mark.parametrize(
+    ("level", "exact"),
+    [
+        ("summary", True),
+        ("grouped(5)", True),
+        ("secure+grouped(5)", False),
+        ("dp(8)", False),
+        ("unheard-of(3)", False),
+    ],
+)
+def test_which_levels_send_cells_without_noise(level, exact):
+    assert DefaultParams(privacy=level).exact_cells is exact
+
+
+@pytest.mark.parametrize(
     ("n_rows", "min_cell", "expected"),
     [
         (150, 5, 30),  # min(ceil(3 * 12.25) = 37, 150 // 5 = 30)

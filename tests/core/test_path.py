@@ -13,14 +13,13 @@ from scipy.cluster.hierarchy import linkage
 from afcl.core.cells import cells_of, pool
 from afcl.core.messages import Cells
 from afcl.core.path import (
-    Built,
     build_path,
     polish,
     scored,
     summary_silhouettes,
     ward,
 )
-from afcl.core.protocol import Merge
+from afcl.core.protocol import Merge, PathLevel
 
 
 def column(*values):
@@ -142,7 +141,7 @@ def test_levels_by_hand():
     assert [level.k for level in levels] == [2, 3]
     level = levels[0]
     assert level.centers[:, 0].tolist() == [1.0, 11.0]
-    assert level.counts.tolist() == [2.0, 2.0]
+    assert level.sizes.tolist() == [2.0, 2.0]
     assert level.scatters.tolist() == [2.0, 2.0]
     assert level.spreads.tolist() == [1.0, 1.0]
     silhouette = (2 - 2 / np.sqrt(122) - 2 / np.sqrt(82)) / 2
@@ -160,7 +159,7 @@ def test_a_cell_is_a_blurred_object():
     # simplified 1 - sqrt(3/84). The cell at 10 has variance 2:
     # a^2 = (2 + 2) * 2/1 = 8, b^2 = 81 + 2 + 3 = 86; 1 - sqrt(2/83).
     bag = cells([4, 2], [1, 10], [12, 4])
-    level = Built(column(1, 10), floats(4, 2), floats(12, 4), {})
+    level = PathLevel(2, column(1, 10), floats(4, 2), {}, floats(12, 4))
     simplified, moment = summary_silhouettes(bag, level)
     np.testing.assert_allclose(moment, 1 - np.sqrt(8 / 86), rtol=1e-14)
     np.testing.assert_allclose(
@@ -177,7 +176,7 @@ def test_scores_of_the_summary_follow_from_the_rows(seed):
     X = rng.normal(size=(90, 2))
     labels = rng.permutation(np.arange(90) % 3)
     found = cells_of(X, labels, 3)
-    level = Built(found.means, found.counts.astype(float), found.scatters, {})
+    level = PathLevel(3, found.means, found.counts.astype(float), {}, found.scatters)
     scores = scored(level, 0.5, 0.25).scores
     assert list(scores) == ["silhouette", "simplified", "ch", "db", "bic"]
     assert (scores["silhouette"], scores["simplified"]) == (0.5, 0.25)
@@ -191,7 +190,7 @@ def test_levels_stop_at_max_clusters_and_at_two(seed):
     for kmax in range(14):
         levels = build_path(bag, bag, merges, kmax)
         assert [level.k for level in levels] == list(range(2, min(kmax, 12) + 1))
-        assert all(level.counts.sum() == bag.counts.sum() for level in levels)
+        assert all(level.sizes.sum() == bag.counts.sum() for level in levels)
 
 
 # The bag below has two 3-partitions where Lloyd rests: {0} {1} {10, 14} and

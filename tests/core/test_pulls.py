@@ -8,10 +8,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from afcl.core.balance import Contribution
-from afcl.core.competition import client_upload, cooperate
+from afcl.core.paper.balance import Contribution
+from afcl.core.paper.competition import client_upload, cooperate
+from afcl.core.paper.pulls import apply, check_pulls, pulls
 from afcl.core.params import PaperParams
-from afcl.core.pulls import apply, check_pulls, pulls
 from afcl.exceptions import RejectedMessage
 
 

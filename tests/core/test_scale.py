@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from afcl.core.scale import Box, given_box, minmax_box, no_box, ranges_of
 from afcl.exceptions import InputError
+from afcl.scale import Box, given_box, minmax_box, no_box, ranges_of
 
 
 def test_ranges_are_rows_and_extremes():

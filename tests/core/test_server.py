@@ -27,8 +27,8 @@ from afcl.core.messages import (
     Update,
 )
 from afcl.core.params import DefaultParams
-from afcl.core.path import Built, polish, summary_silhouettes, ward
-from afcl.core.protocol import client_rng, server_rng
+from afcl.core.path import polish, summary_silhouettes, ward
+from afcl.core.protocol import PathLevel, client_rng, server_rng
 from afcl.core.rebuild import prepare
 from afcl.core.seeding import weighted_kmeans
 from afcl.core.server import (
@@ -41,7 +41,7 @@ from afcl.core.server import (
     progress,
     result,
 )
-from afcl.core.state import Candidate, ServerState
+from afcl.core.state import ServerState
 from afcl.exceptions import RejectedMessage
 from afcl.kernels import assign, lloyd, silhouettes
 
@@ -357,7 +357,7 @@ def test_drift_rebuilds_and_forgets_the_replies():
     assert dict(after.replies) == {}
     assert dict(after.answers) == {}
     assert all(c.revision == 0 for c in after.candidates)
-    assert positions(after.candidates[0].level.centers) == [0.2, 10.0]
+    assert positions(after.candidates[0].centers) == [0.2, 10.0]
 
 
 def test_without_scatter_any_movement_is_drift():
@@ -458,13 +458,13 @@ def built(k, silhouette, simplified=0.0, bic=0.0, ch=0.0):
         "db": 1.0,
         "bic": bic,
     }
-    return Built(np.zeros((k, 1)), np.ones(k), np.zeros(k), scores)
+    return PathLevel(k, np.zeros((k, 1)), np.ones(k), scores, np.zeros(k))
 
 
 def kept(levels, **options):
     found = rebuild._candidates(levels, DefaultParams(**options))
     assert all(candidate.revision == 0 for candidate in found)
-    return [candidate.level.k for candidate in found]
+    return [candidate.k for candidate in found]
 
 
 def test_candidates_lie_near_the_best_silhouette():
@@ -511,7 +511,7 @@ def test_candidates_are_polished_on_replies_and_on_the_memory_of_the_silent(seed
     after = dataclasses.replace(after, moved=False)  # only the candidates are at stake
     found = prepare(after)
     for position, candidate in enumerate(found.candidates):
-        before = state.candidates[position].level
+        before = state.candidates[position]
         bag = union(
             [
                 after.memory[0],
@@ -521,9 +521,9 @@ def test_candidates_are_polished_on_replies_and_on_the_memory_of_the_silent(seed
             ]
         )
         counts, centers, scatters = polish(bag, before.centers)
-        np.testing.assert_array_equal(candidate.level.centers, centers)
-        np.testing.assert_array_equal(candidate.level.counts, counts)
-        np.testing.assert_array_equal(candidate.level.scatters, scatters)
+        np.testing.assert_array_equal(candidate.centers, centers)
+        np.testing.assert_array_equal(candidate.sizes, counts)
+        np.testing.assert_array_equal(candidate.scatters, scatters)
         assert candidate.revision == 1
 
 
@@ -534,7 +534,7 @@ def test_the_newest_reply_of_a_client_counts():
     second = prepare(absorbed(first, update(state, 0, bag, [(bag, 5.0, 6.0)])))
     assert len(second.replies) == 1
     assert dict(second.answers) == {0: 2}
-    scores = second.candidates[0].level.scores
+    scores = second.candidates[0].scores
     assert scores["simplified"] == 5.0 / 20
     assert scores["silhouette"] == 6.0 / 20
 
@@ -565,7 +565,7 @@ def test_scores_are_the_replied_sums_over_all_rows(seed):
         simplified, moment, _ = silhouettes(
             pooled, np.zeros(240), level.centers, level.spreads, level.counts
         )
-        scores = candidate.level.scores
+        scores = candidate.scores
         assert scores["simplified"] == pytest.approx(simplified.mean(), abs=1e-12)
         assert scores["silhouette"] == pytest.approx(moment.mean(), abs=1e-12)
 
@@ -576,7 +576,7 @@ def test_the_silent_are_scored_from_memory():
     one, other = cells([5, 5], [0, 10], [5, 5]), cells([5, 5], [1, 11], [5, 5])
     state = greeted(one, other, params=DefaultParams(min_cell=1, max_clusters=2))
     state = prepare(absorbed(state, update(state, 0, one, [(one, 2.0, 3.0)])))
-    level = state.candidates[0].level
+    level = state.candidates[0]
     # Pooled: 10 rows at .5 with scatter 5 + 5 + 10 * .25 = 12.5, the same at 10.5.
     assert positions(level.centers) == [0.5, 10.5]
     assert level.scatters.tolist() == [12.5, 12.5]
@@ -607,8 +607,7 @@ def test_calinski_harabasz_is_exact_with_cells_of_any_size(seed):
 
 def test_the_answer_is_the_rule_over_the_candidates(seed):
     state = started(blobs(seed))
-    table = [(c.level.k, c.level.scores) for c in state.candidates]
-    assert chosen(state) is state.candidates[choose(table, "auto", 0.01)].level
+    assert chosen(state) is state.candidates[choose(state.candidates, "auto", 0.01)]
 
 
 def test_three_groups_are_found_from_the_first_hello_on(seed):
@@ -647,11 +646,11 @@ def test_candidates_that_end_with_the_same_k_show_the_higher_silhouette(collapse
     params = DefaultParams(min_cell=1, prune=9.0, max_clusters=4)
     bag = cells([10] * 4, [0, 1, 20, 24], [1] * 4)
     state = greeted(bag, params=params)
-    assert [c.level.k for c in state.candidates] == [2, 3, 4]
+    assert [c.k for c in state.candidates] == [2, 3, 4]
     plain, other = cells([20, 20], [0.5, 22], [7, 82]), cells([10, 30], [0, 15], [9, 9])
     views = [(plain, 0.0, 0.8 * 40), (other, 0.0, collapsed * 40), (bag, 0.0, 38.0)]
     state = prepare(absorbed(state, update(state, 0, cells([40], [11.25]), views)))
-    assert [c.level.k for c in state.candidates] == [2, 2, 4]
+    assert [c.k for c in state.candidates] == [2, 2, 4]
     answered = result(state)
     assert answered.k == 4
     assert [level.k for level in answered.path] == [2, 3, 4]
@@ -662,7 +661,7 @@ def test_progress_shows_the_answer_so_far():
     state = greeted(cells([10, 10], [0, 10], [10, 10]))
     told = progress(state)
     assert told["k"] == 2
-    assert told["objective"] == state.candidates[0].level.scores["silhouette"]
+    assert told["objective"] == state.candidates[0].scores["silhouette"]
     assert (told["version"], told["movement"]) == (1, 0.0)
     assert told["candidates"] == [2]
     assert told["seeds"] is state.seeds
@@ -675,7 +674,7 @@ def test_a_broadcast_says_what_the_clients_need():
     assert isinstance(sent.payload, Plan)
     assert sent.payload.seeds is state.seeds
     (level,) = sent.payload.candidates
-    built_level = state.candidates[0].level
+    built_level = state.candidates[0]
     np.testing.assert_array_equal(level.centers, built_level.centers)
     assert sorted(level.spreads.tolist()) == [1.0, 3.0]  # V = Z/O
     assert level.counts.tolist() == [10.0, 10.0]
@@ -686,8 +685,7 @@ def test_a_broadcast_says_what_the_clients_need():
 def test_every_criterion_gives_an_answer(seed, criterion):
     params = DefaultParams(criterion=criterion)
     state = started(blobs(seed), params)
-    table = [(c.level.k, c.level.scores) for c in state.candidates]
-    best = state.candidates[choose(table, criterion, params.band)].level
+    best = state.candidates[choose(state.candidates, criterion, params.band)]
     assert result(state).k == best.k
 
 
@@ -962,7 +960,7 @@ def test_the_first_hello_must_bring_features(means):
 def bad_updates():
     state = greeted(SOUND, SOUND, params=STRICT)
     (candidate,) = state.candidates
-    assert isinstance(candidate, Candidate)
+    assert candidate.revision == 0
 
     def with_view(view):
         return update(state, 0, SOUND, [view])
@@ -1032,14 +1030,14 @@ def test_a_late_update_is_checked_as_well(name):
 def test_sums_at_the_edge_are_accepted():
     state = greeted(SOUND, params=STRICT)
     state = prepare(absorbed(state, update(state, 0, SOUND, [(SOUND, 20.0, -20.0)])))
-    scores = state.candidates[0].level.scores
+    scores = state.candidates[0].scores
     assert (scores["simplified"], scores["silhouette"]) == (1.0, -1.0)
 
 
 def test_silhouettes_of_the_summary_follow_the_level():
     # What R7 uses for the silent is what R5 used for the path.
     state = greeted(SOUND, params=STRICT)
-    level = state.candidates[0].level
+    level = state.candidates[0]
     simplified, moment = summary_silhouettes(state.bag(), level)
     weights = state.bag().counts / 20
     assert level.scores["silhouette"] == pytest.approx((weights * moment).sum())

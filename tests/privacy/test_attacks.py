@@ -24,9 +24,8 @@ from afcl.core.messages import (
     Update,
     WeightedPositions,
 )
+from afcl.core.paper.pulls import Pulls, pulls
 from afcl.core.params import DefaultParams, PaperParams
-from afcl.core.pulls import Pulls, pulls
-from afcl.core.scale import Box, Ranges
 from afcl.core.tasks import COUNT, OPEN_SUM, SUM, Part, SecureHello, Task
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.privacy.attacks import (
@@ -43,6 +42,7 @@ from afcl.privacy.attacks import (
 )
 from afcl.privacy.attacks_sums import difference, difference_unions, subtract_hellos
 from afcl.privacy.clients import hello, step, view
+from afcl.scale import Box, Ranges
 
 
 def terms(d: int = 2, **options: object) -> Terms:

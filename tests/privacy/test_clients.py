@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from afcl.core.cohorts import SecureHello, Task
 from afcl.core.messages import Addressed, Cells, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng, secret_rng
+from afcl.core.tasks import SecureHello, Task
 from afcl.exceptions import RejectedMessage
 from afcl.methods.afcl import Afcl
 from afcl.privacy import clients
@@ -143,7 +143,7 @@ def test_levels_tell_what_they_ask_of_the_agreement():
     method = Afcl()
 
     def asked(level, **options):
-        return method.demands(method.parameters(privacy=level, **options))
+        return method.requirements(method.parameters(privacy=level, **options))
 
     assert asked("summary").group == 1
     assert asked("grouped(7)").group == 7

@@ -15,8 +15,7 @@ import pytest
 
 from afcl import AFCL, make_method
 from afcl.cli import main
-from afcl.core.cohorts import Part, SecureHello
-from afcl.core.scale import Box
+from afcl.core.tasks import Part, SecureHello
 from afcl.core.terms import AskAnnouncement, AskHello, Terms
 from afcl.data import iid_split, kmeans_split, make_sd1
 from afcl.exceptions import InputError, RejectedMessage, SmallClientsWarning
@@ -29,6 +28,7 @@ from afcl.runtime.live.membership import Membership, keep_membership
 from afcl.runtime.schedule import EventClock, Schedule
 from afcl.runtime.simulate import simulate
 from afcl.runtime.transport import Reply
+from afcl.scale import Box
 
 LOW, HIGH = np.full(2, -1.0), np.full(2, 7.0)
 

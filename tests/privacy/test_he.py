@@ -19,11 +19,18 @@ from afcl import AFCL
 from afcl.cli import main
 from afcl.core import cohorts
 from afcl.core.cells import cells_of
-from afcl.core.cohorts import SecureHello
 from afcl.core.messages import Addressed, Hello, Update
 from afcl.core.params import DefaultParams
-from afcl.core.scale import Box
-from afcl.core.tasks import COUNT, KEY, OPEN_COUNT, OPEN_SUM, SUM, Part, Task
+from afcl.core.tasks import (
+    COUNT,
+    KEY,
+    OPEN_COUNT,
+    OPEN_SUM,
+    SUM,
+    Part,
+    SecureHello,
+    Task,
+)
 from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.data import iid_split, make_sd1
 from afcl.exceptions import InputError, RejectedMessage
@@ -39,6 +46,7 @@ from afcl.runtime.live.membership import Membership, keep_membership
 from afcl.runtime.schedule import EventClock, Schedule
 from afcl.runtime.simulate import simulate
 from afcl.runtime.transport import Reply
+from afcl.scale import Box
 
 tenseal = pytest.importorskip("tenseal", reason="needs the extra he")
 

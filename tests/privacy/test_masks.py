@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afcl.core.cells import cells_of
-from afcl.core.cohorts import COUNT, SUM, UNIT, Task, cells_from
+from afcl.core.cohort_sums import cells_from
 from afcl.core.messages import Cells
+from afcl.core.tasks import COUNT, SUM, UNIT, Task
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.kernels import assign
 from afcl.privacy.masks import (

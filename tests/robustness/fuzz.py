@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 
 from afcl.core.protocol import Message
-from afcl.core.scale import Box
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import AfclError, RejectedMessage
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import stamped
 from afcl.runtime.site import Site
+from afcl.scale import Box
 
 HEAD = struct.Struct("<4sBI")
 CORPUS = Path(__file__).parent / "corpus"

@@ -28,9 +28,9 @@ from tests.robustness.fuzz import (
 )
 
 from afcl.core.messages import Cells, Hello, Level, LevelReply, Plan, Summary, Update
-from afcl.core.scale import Box
 from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.runtime.codec import encode
+from afcl.scale import Box
 
 KEPT = sorted(CORPUS.glob("*.bin"))
 

@@ -17,7 +17,6 @@ from afcl.core.messages import Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
 from afcl.core.rows import TableRows
-from afcl.core.scale import Box
 from afcl.data import make_mixture
 from afcl.exceptions import InputError, PrivacyWarning
 from afcl.kernels import assign
@@ -25,6 +24,7 @@ from afcl.methods import get_method
 from afcl.runtime.cluster import ClusterTable
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.simulate import simulate
+from afcl.scale import Box
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

@@ -10,7 +10,6 @@ import pytest
 
 from afcl.core.messages import Broadcast, Cells, Hello, Left, Positions, Update
 from afcl.core.protocol import Clustering, Method, PathLevel
-from afcl.core.scale import Ranges
 from afcl.core.terms import AskHello, AskRanges, AskStep
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.methods import get_method
@@ -22,6 +21,7 @@ from afcl.runtime.schedule import EventClock, Replay, Rounds, Schedule
 from afcl.runtime.simulate import simulate
 from afcl.runtime.site import Site
 from afcl.runtime.transport import Failure, Reply
+from afcl.scale import Ranges
 from afcl.trace import EVENTS, SCHEMA, Trace, check
 
 SPOTS = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])

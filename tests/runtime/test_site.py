@@ -9,13 +9,13 @@ import pytest
 
 from afcl.core.messages import Cells, Hello, Level, Plan, Positions, Summary, Update
 from afcl.core.protocol import Method, client_rng
-from afcl.core.scale import Box, Ranges
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import CodecError, RejectedMessage
 from afcl.methods import get_method
 from afcl.methods.afcl import Afcl
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.site import Site, told_of
+from afcl.scale import Box, Ranges
 
 ROWS = np.random.default_rng(0).normal(size=(40, 2)) * [1.0, 50.0] + [0.0, 100.0]
 BOX = Box(np.array([0.0, 100.0]), np.array([2.0, 50.0]))

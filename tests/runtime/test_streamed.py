@@ -15,7 +15,6 @@ from afcl.core.client import condense, reply
 from afcl.core.messages import Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.rows import TableRows
-from afcl.core.scale import minmax_box, no_box, ranges_of
 from afcl.core.terms import AskAnnouncement, AskRanges
 from afcl.data import parquet, texts
 from afcl.data.stream import HeldTable, StreamedTable, open_sites
@@ -30,6 +29,7 @@ from afcl.runtime.live.server import serve_run
 from afcl.runtime.results import read_result, write_labels
 from afcl.runtime.simulate import LabelParts, simulate
 from afcl.runtime.site import Site
+from afcl.scale import minmax_box, no_box, ranges_of
 
 #: Admission does not wait.
 no_waiting = live.no_waiting

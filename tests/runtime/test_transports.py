@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from afcl.core.scale import no_box
 from afcl.core.terms import AskHello, Terms
 from afcl.exceptions import AfclError
 from afcl.runtime.agreement import AgreementRequest
@@ -26,6 +25,7 @@ from afcl.runtime.live.membership import Membership, keep_membership
 from afcl.runtime.schedule import Schedule
 from afcl.runtime.site import Site
 from afcl.runtime.transport import Failure, Reply, Transport
+from afcl.scale import no_box
 
 ROWS = [np.arange(20.0).reshape(10, 2) + 5 * site for site in range(3)]
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.core.messages import Cells
-from afcl.core.scale import Box
 from afcl.core.terms import AskHello, Terms
 from afcl.privacy.canary import canary_test, epsilon_lower_bound
 from afcl.privacy.levels import Level
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.site import Site
+from afcl.scale import Box
 
 #: Rows of the table, all at one place of the unit box.
 ROWS = 40

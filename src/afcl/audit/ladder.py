@@ -15,12 +15,12 @@ from afcl.audit.canaries import canaries
 from afcl.audit.findings import EXACT, ROUNDED, Audit, LevelFinding, measure_attacks
 from afcl.audit.promises import broken_promises, in_words, least_rows
 from afcl.audit.wire import Tapped, tapped
-from afcl.core.scale import Ranges, minmax_box, ranges_of
 from afcl.data import from_frames
 from afcl.exceptions import InputError
 from afcl.metrics import adjusted_rand, silhouette
 from afcl.privacy.attacks import releases
 from afcl.privacy.levels import Level, parse_level
+from afcl.scale import Ranges, minmax_box, ranges_of
 
 #: The level everything is compared with.
 REFERENCE = "summary"

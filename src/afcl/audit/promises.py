@@ -13,7 +13,6 @@ from afcl.audit.canaries import CanaryResult
 from afcl.audit.findings import AttackResults
 from afcl.audit.wire import Tapped, TappedSite
 from afcl.core.messages import Hello
-from afcl.core.scale import Ranges
 from afcl.core.tasks import KEY, OPENING, Part
 from afcl.core.terms import AskHello
 from afcl.privacy.accountant import compose, epsilon_of
@@ -22,6 +21,7 @@ from afcl.privacy.levels import MASKS, Level
 from afcl.privacy.masks import numbers_for
 from afcl.runtime.codec import decode
 from afcl.runtime.site import Site
+from afcl.scale import Ranges
 
 #: Masked bytes that are less likely than this if they were uniform are not.
 UNLIKELY = 1e-9

@@ -85,7 +85,7 @@ def _views(state: ServerState, replied: list[ClientId], most: int) -> tuple[View
     """Return the pooled views of all candidates with these clients' replies added."""
     if not replied:
         return state.pooled.views
-    ks = [candidate.level.k for candidate in state.candidates]
+    ks = [candidate.k for candidate in state.candidates]
     before = state.pooled.views or (View(nothing(state.n_features)),) * len(ks)
     views = []
     for position, view in enumerate(before):

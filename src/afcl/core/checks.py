@@ -26,8 +26,10 @@ from afcl.core.messages import (
     Plan,
     Summary,
     Update,
+    check_answer,
     check_finite,
     check_form,
+    is_table,
     refuse_unless,
 )
 from afcl.core.state import ServerState, total
@@ -36,14 +38,20 @@ from afcl.core.state import ServerState, total
 MOST_ROWS = 1 << 40
 #: Most cells of one message, unless more seeds than that were asked for.
 MOST_CELLS = 256
-#: The box is [0, 1] in agreed units; one width beyond it is allowed.
-LOW, HIGH = -1.0, 2.0
-#: Means and scatters beyond these could overflow where no box is agreed.
-LARGEST, WIDEST = 1e120, 1e255
+#: The box is [0, 1] in agreed units; one width below it is allowed,
+LOW = -1.0
+#: and one above.
+HIGH = 2.0
+#: Means beyond this could overflow where no box is agreed,
+LARGEST = 1e120
+#: and so could scatters beyond this.
+WIDEST = 1e255
 #: The owner of a cell that rows of several centres were folded into.
 NOBODY = -1
-#: What rounding may do, relative to the numbers at hand; to a single number.
-SLACK, ROUNDING = 1e-9, float(np.finfo(np.float64).eps)
+#: What rounding may do altogether, relative to the numbers at hand.
+SLACK = 1e-9
+#: What it may do to a single number.
+ROUNDING = float(np.finfo(np.float64).eps)
 
 
 def check_hello(state: ServerState, hello: Hello) -> int:
@@ -67,15 +75,9 @@ def check_update(state: ServerState, update: Update) -> None:
     of its version; who answers an older version, or a plan that is no longer known, is
     checked for everything but its seeds.
     """
-    refuse_unless(
-        update.client in state.rows, f"client {update.client} has not said hello"
-    )
+    check_answer(update, state.rows, state.version)
     summary = update.payload
     refuse_unless(isinstance(summary, Summary), "an update must carry a summary")
-    refuse_unless(
-        0 <= update.version <= state.version,
-        f"version {update.version} was never sent, the newest is {state.version}",
-    )
     refuse_unless(isinstance(summary.levels, tuple), "expected a tuple of levels")
     now = update.version == state.version
     _check_number(state, len(summary.levels), now)
@@ -93,10 +95,10 @@ def check_update(state: ServerState, update: Update) -> None:
             and bool(np.all(np.abs(level.sums) <= n_rows * (1 + SLACK))),
             "a sum of silhouettes lies outside [-n, n]",
         )
-    said = (summary, *summary.levels)
-    bags = tuple(part.cells for part in said)
+    parts = (summary, *summary.levels)
+    bags = tuple(part.cells for part in parts)
     cells = _check_cells(state, bags, state.n_features, client, n_rows)
-    owned = [_check_owners(part.owners, len(part.cells)) for part in said]
+    owned = [_check_owners(part.owners, len(part.cells)) for part in parts]
     if now and state.sent and state.plans == len(state.sent):
         refuse_unless(
             any(_answers(summary, cells, owned, plan) for plan in reversed(state.sent)),
@@ -124,14 +126,7 @@ def check_plan(plan: Any, n_features: int) -> None:
 
 
 def _is_table(array: Any, n_features: int) -> bool:
-    return (
-        isinstance(array, np.ndarray)
-        and array.dtype == np.float64
-        and array.ndim == 2
-        and array.shape[0] >= 1
-        and array.shape[1] == n_features
-        and bool(np.all(np.abs(array) <= LARGEST))
-    )
+    return is_table(array, n_features) and bool(np.all(np.abs(array) <= LARGEST))
 
 
 def _is_column(array: Any, length: int, most: float) -> bool:
@@ -190,7 +185,7 @@ def _check_cells(
         f"a mean is beyond {LARGEST:g} or a scatter beyond {WIDEST:g}",
     )
     if state.bounded:
-        exact = state.params.privacy.startswith(("summary", "grouped"))
+        exact = state.params.exact_cells
         _check_box(cells, exact, _slack(n_rows))
         refuse_unless(
             not exact or _differ(cells.means, [len(bag) for bag in bags]),
@@ -259,7 +254,7 @@ def _answers(
     cell without an owner took in at least one other, so it stands for two centres.
     """
     both = zip(summary.levels, plan.candidates, strict=True)
-    if any(said.revision != sent.revision for said, sent in both):
+    if any(reply.revision != sent.revision for reply, sent in both):
         return False
     places = [plan.seeds, *(level.centers for level in plan.candidates)]
     for owners, centers in zip(owned, places, strict=True):

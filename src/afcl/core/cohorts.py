@@ -21,66 +21,19 @@ server is given the sum of several members' parts instead of one part after the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-from immutables import Map
 
-from afcl._typing import ClientId, Floats, Ints
+from afcl._typing import ClientId, Floats
 from afcl.core import rebuild, server
-from afcl.core.cells import concatenate, nothing, take
-from afcl.core.checks import HIGH, LOW
-from afcl.core.messages import (
-    Batch,
-    Broadcast,
-    Cells,
-    Hello,
-    Left,
-    Update,
-    refuse_unless,
-)
-from afcl.core.params import DefaultParams
-from afcl.core.protocol import Clustering, Diagnostics, Message
-from afcl.core.state import Column, ServerState, total
-from afcl.core.tasks import (
-    COUNT,
-    KEY,
-    OPENING,
-    SUM,
-    UNIT,
-    Cohort,
-    Masks,
-    Part,
-    Parts,
-    Scheme,
-    SecureHello,
-    Task,
-)
-from afcl.kernels import join_seeds
-
-__all__ = [
-    "COUNT",
-    "SUM",
-    "UNIT",
-    "Cohort",
-    "Masks",
-    "Part",
-    "SecureHello",
-    "SecureState",
-    "Task",
-    "absorb_hello",
-    "absorb_left",
-    "absorb_update",
-    "broadcast",
-    "cells_from",
-    "done",
-    "end_round",
-    "join_seeds",
-    "prepare",
-    "progress",
-    "result",
-]
+from afcl.core.cells import concatenate, nothing
+from afcl.core.cohort_state import SecureState
+from afcl.core.cohort_sums import keep_parts
+from afcl.core.messages import Batch, Broadcast, Hello, Left, Update, refuse_unless
+from afcl.core.protocol import Clustering, Diagnostics
+from afcl.core.state import ServerState
+from afcl.core.tasks import OPENING, Cohort, Part, Parts, SecureHello, Task
 
 #: Seeds, in multiples of the default preset's: a cohort is asked once, groups of seeds
 #: hold enough of its rows in any case, and finer groups keep clusters apart.
@@ -91,106 +44,9 @@ PATIENCE = 8
 WAVE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class SecureState:
-    """Everything the server knows.
-
-    Of a group of simulated clients `hellos` and `rows` have one entry, under its first
-    client's number: cells with offsets, a column.
-
-    Attributes
-    ----------
-    hellos, rows, keys
-        Of every client; a group's clients have no keys.
-    waiting
-        Clients without a cohort, in order of arrival.
-    silent, idle
-        Clients that cohorts have stopped waiting for, and rounds without any part.
-    open, answered
-        Cohorts at work, in the order in which they were asked, and the cells of those
-        that have answered, in that order.
-    spoken
-        Clients whose cohort has answered: their hellos are not used any more.
-    opened
-        Number of cohorts so far.
-    inner, basis
-        The default preset's state on what is known, one bag per cohort, and what it was
-        built on: cohorts that have answered, whether the others' hellos count too, and
-        clients and rows in all.
-    scheme
-        How sums are made.
-    n_features, bounded
-        Columns that were agreed on, and whether a box was.
-    """
-
-    params: DefaultParams
-    seed: int
-    hellos: Map[ClientId, Cells] = field(default_factory=Map)
-    rows: Map[ClientId, Column] = field(default_factory=Map)
-    keys: Map[ClientId, str] = field(default_factory=Map)
-    waiting: tuple[ClientId, ...] = ()
-    left: frozenset[ClientId] = frozenset()
-    silent: frozenset[ClientId] = frozenset()
-    idle: int = 0
-    open: dict[int, Cohort] = field(default_factory=dict)
-    answered: dict[int, Cells] = field(default_factory=dict)
-    spoken: frozenset[ClientId] = frozenset()
-    opened: int = 0
-    inner: ServerState | None = None
-    basis: tuple[int, bool, int, int] = (-1, False, 0, 0)
-    dirty: bool = False
-    version: int = 0
-    scheme: Scheme = field(default_factory=Masks)
-    n_features: int = -1
-    bounded: bool = False
-
-    def present(self) -> tuple[ClientId, ...]:
-        """Return who waits for a cohort and has neither left nor fallen silent."""
-        away = self.left | self.silent
-        if not away:
-            return self.waiting
-        return tuple(client for client in self.waiting if client not in away)
-
-    @property
-    def group(self) -> ClientId | None:
-        """The first client of a group, if this is a group's server."""
-        first = next(iter(self.rows), None)
-        return None if first is None or first in self.keys else first
-
-    def rows_of(self, members: tuple[ClientId, ...]) -> int:
-        """Return how many rows these clients hold."""
-        if self.group is None:
-            return sum(total(self.rows[client]) for client in members)
-        column = self.rows[self.group]
-        assert not isinstance(column, int)
-        return int(column[np.array(members) - self.group].sum())
-
-    def total_rows(self) -> int:
-        """Return the rows of all clients."""
-        return sum(total(rows) for rows in self.rows.values())
-
-    def hellos_of_others(self) -> tuple[Cells, Ints]:
-        """Return the cells and rows of clients whose cohort has not answered."""
-        if self.group is None:
-            over = [c for c in sorted(self.hellos) if c not in self.spoken]
-            rows = [total(self.rows[client]) for client in over]
-            cells = [self.hellos[client] for client in over]
-            none = nothing(self.n_features, 0)
-            return concatenate([none, *cells]), np.array(rows, dtype=np.int64)
-        column = self.rows[self.group]
-        assert not isinstance(column, int)
-        silent = np.ones(column.shape[0], dtype=np.bool_)
-        silent[np.fromiter(self.spoken, np.int64) - self.group] = False
-        others = np.flatnonzero(silent)
-        return take(self.hellos[self.group], others), column[others]
-
-
 def agreed(state: SecureState, n_features: int, bounded: bool) -> SecureState:
     """Return the state that knows the agreement, before any message."""
     return replace(state, n_features=n_features, bounded=bounded)
-
-
-# ------------------------------------------------------------------ absorbing
 
 
 def announced(
@@ -200,13 +56,7 @@ def announced(
     return state
 
 
-def absorb(state: SecureState, message: Message) -> tuple[SecureState, Diagnostics]:
-    """Check and store one message."""
-    if isinstance(message, Hello):
-        return absorb_hello(state, message)
-    if isinstance(message, Update):
-        return absorb_update(state, message)
-    return absorb_left(state, message)
+# ------------------------------------------------------------------ absorbing
 
 
 def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnostics]:
@@ -265,7 +115,7 @@ def absorb_update(
     state.scheme.check(part.phase, part.values, cohort.width, cohort.key)
     state = replace(state, left=state.left - {client})
     found = {"accepted": True, "cohort": part.cohort, "phase": part.phase}
-    return _kept(state, [Parts(part.cohort, (client,), part.values)]), found
+    return keep_parts(state, [Parts(part.cohort, (client,), part.values)]), found
 
 
 def absorb_batch(state: SecureState, batch: Batch) -> tuple[SecureState, Diagnostics]:
@@ -275,7 +125,7 @@ def absorb_batch(state: SecureState, batch: Batch) -> tuple[SecureState, Diagnos
     members speaks. The diagnostics are columns.
     """
     if batch.rows is None:
-        return _kept(state, batch.payload), _asked_of(state, batch.payload)
+        return keep_parts(state, batch.payload), _asked_of(state, batch.payload)
     absorbed = replace(
         state,
         hellos=state.hellos.set(batch.first, batch.payload),
@@ -300,108 +150,6 @@ def _asked_of(state: SecureState, given: Sequence[Parts]) -> Diagnostics:
         "cohort": np.array(asked, dtype=np.int64),
         "phase": [phases[cohort] for cohort in asked],
     }
-
-
-def _kept(state: SecureState, given: Sequence[Parts]) -> SecureState:
-    """Keep parts; cohorts in which nobody owes one go on, in the order given."""
-    work = _Work(state)
-    for parts in given:
-        cohort = work.open[parts.cohort].having(parts.members, parts.values)
-        work.open[parts.cohort] = cohort
-        if not cohort.owing:
-            work.complete(parts.cohort, cohort)
-    return work.state(idle=0 if given else state.idle)
-
-
-class _Work:
-    """Cohorts while parts are absorbed: one copy of each table, however many come."""
-
-    def __init__(self, state: SecureState) -> None:
-        self.open = dict(state.open)
-        self._before = state
-        self._answered = dict(state.answered)
-        self._spoken: list[ClientId] = []
-        self._freed: list[ClientId] = []
-        self._version = state.version
-        self._dirty = state.dirty
-
-    def state(self, **changes: Any) -> SecureState:
-        """Return the state after it all."""
-        before = self._before
-        return replace(
-            before,
-            open=self.open,
-            answered=self._answered,
-            spoken=before.spoken.union(self._spoken),
-            waiting=(*self._freed, *before.waiting),
-            version=self._version,
-            dirty=self._dirty,
-            **changes,
-        )
-
-    def complete(self, number: int, cohort: Cohort) -> None:
-        """Go on when everybody who was asked has answered."""
-        parts = list(cohort.parts.values())
-        if cohort.phase == KEY:
-            self._go_on(number, cohort.asked_next(key=parts[0]))
-            return
-        if cohort.total is not None:
-            self._read(number, cohort, parts[0])
-            return
-        summed = self._before.scheme.add(parts, cohort.key)
-        if cohort.keyed and summed is not None:
-            self._go_on(number, cohort.asked_next(total=summed))
-        else:
-            self._read(number, cohort, summed)
-
-    def _go_on(self, number: int, cohort: Cohort) -> None:
-        """Ask a cohort for the next thing; nothing new is known for the seeds."""
-        self.open[number] = cohort
-        self._version += 1
-
-    def _read(self, number: int, cohort: Cohort, numbers: Ints | None) -> None:
-        """Read a complete sum; one that cannot be true ends the cohort.
-
-        Who spoilt it cannot be told: its members stay with their hellos.
-        """
-        state = self._before
-        self._dirty = True
-        del self.open[number]
-        if cohort.counts is not None:
-            self._remember(number, cohort, numbers)
-            return
-        if numbers is None or not _is_count(numbers, state.rows_of(cohort.members)):
-            return
-        if not state.left.isdisjoint(cohort.members):
-            self._freed = [*cohort.members, *self._freed]
-            return
-        groups = join_seeds(numbers, cohort.seeds, state.params.min_cell)
-        counted = np.bincount(groups, weights=numbers).astype(np.int64)
-        # At the end: cohorts stand in the order in which they were asked.
-        self.open[number] = cohort.asked_next(groups=groups, counts=counted, total=None)
-
-    def _remember(self, number: int, cohort: Cohort, numbers: Ints | None) -> None:
-        """Keep the cells of a cohort that has answered all, if they can be."""
-        assert cohort.counts is not None
-        if numbers is None:
-            return
-        cells = cells_from(numbers, cohort.counts, cohort.seeds.shape[1])
-        if cells is None or (self._before.bounded and not _in_box(cells)):
-            return
-        self._answered[number] = cells
-        self._spoken.extend(cohort.members)
-
-
-def _in_box(cells: Cells) -> bool:
-    """Whether means lie in the agreed box, or within one width of it."""
-    slack = UNIT * cells.means.shape[1]
-    return bool(np.all((cells.means > LOW - slack) & (cells.means < HIGH + slack)))
-
-
-def _is_count(numbers: Ints, rows: int) -> bool:
-    return (
-        bool(np.all((numbers >= 0) & (numbers <= rows))) and int(numbers.sum()) == rows
-    )
 
 
 def absorb_left(state: SecureState, left: Left) -> tuple[SecureState, Diagnostics]:
@@ -438,27 +186,6 @@ def _dissolved(state: SecureState, numbers: list[int]) -> SecureState:
         waiting=(*free, *state.waiting),
         dirty=state.dirty or bool(numbers),
     )
-
-
-# ------------------------------------------------------------------ groups, cells
-
-
-def cells_from(numbers: Ints, counts: Ints, n_features: int) -> Cells | None:
-    """Return a cohort's cells from its summed fixed-point numbers, None if impossible.
-
-    Per group: rows, sum of rows, sum of squared norms.
-    """
-    k = counts.shape[0]
-    if not np.array_equal(numbers[:k], counts):
-        return None
-    sums = numbers[k:].astype(np.float64).reshape(k, n_features + 1) * UNIT
-    means = sums[:, :n_features] / counts[:, None]
-    scatters = sums[:, n_features] - counts * (means * means).sum(axis=1)
-    # Rounding to the fixed point can take a scatter of 0 a little below it.
-    slack = UNIT * (n_features + 1) * (1 + counts)
-    if not bool(np.all(scatters >= -slack * (1 + np.abs(means).sum(axis=1)))):
-        return None
-    return Cells(counts, means, np.maximum(scatters, 0.0))
 
 
 # ------------------------------------------------------------------ heavy work

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.core.protocol import Scores
+from afcl.core.protocol import PathLevel, Scores
 from afcl.kernels import crowding
 from afcl.registry import AUTO
 from afcl.registry import INDICES as INDICES
@@ -102,13 +102,13 @@ def _normalised(values: Floats) -> Floats:
     return scaled
 
 
-def choose(levels: Sequence[tuple[int, Scores]], criterion: str, band: float) -> int:
+def choose(levels: Sequence[PathLevel], criterion: str, band: float) -> int:
     """Return the position of the level that wins under `criterion`.
 
     `auto` takes the levels whose moment silhouette lies within `band` of the best and
     among these the largest sum of normalised BIC and simplified silhouette.
     """
-    ks = np.array([k for k, _ in levels])
+    ks = np.array([level.k for level in levels])
     if criterion != AUTO:
         return int(np.lexsort((ks, -goodness(levels, criterion)))[0])
     silhouette = goodness(levels, "silhouette")
@@ -119,9 +119,9 @@ def choose(levels: Sequence[tuple[int, Scores]], criterion: str, band: float) ->
     return int(tied[np.lexsort((ks[tied], -goodness(levels, "bic")[tied]))[0]])
 
 
-def goodness(levels: Sequence[tuple[int, Scores]], criterion: str) -> Floats:
+def goodness(levels: Sequence[PathLevel], criterion: str) -> Floats:
     """One number a level, more is better; an undefined index is the worst."""
     name = "silhouette" if criterion == AUTO else criterion
     sign = 1.0 if INDICES[name].higher_is_better else -1.0
-    values = [scores[name] for _, scores in levels]
+    values = [level.scores[name] for level in levels]
     return np.array([-np.inf if v is None else sign * v for v in values])

@@ -13,7 +13,7 @@ the coordinator, which knows whom it asked what.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from afcl._typing import AnyArray, ClientId, Floats, Ints
 from afcl.exceptions import RejectedMessage
+from afcl.scale import Box, Ranges
 
 UNSTAMPED: ClientId = -1
 
@@ -55,6 +56,11 @@ def payload(kind: type[T]) -> type[T]:
         )
     PAYLOADS[name] = kind
     return kind
+
+
+# Made below this layer, where files can use them too; what they reveal stands there.
+payload(Box)
+payload(Ranges)
 
 
 @payload
@@ -288,6 +294,26 @@ def refuse_unless(condition: bool, reason: str) -> None:
     """Raise :class:`RejectedMessage` with `reason` unless `condition` holds."""
     if not condition:
         raise RejectedMessage(reason)
+
+
+def is_table(array: Any, n_features: int = -1) -> bool:
+    """Whether this is a float64 table of at least one row (and of this width)."""
+    return (
+        isinstance(array, np.ndarray)
+        and array.ndim == 2
+        and array.dtype == np.float64
+        and array.shape[0] >= 1
+        and n_features in (-1, array.shape[1])
+    )
+
+
+def check_answer(update: Update, known: Container[ClientId], newest: int) -> None:
+    """Refuse the answer of a stranger, and one to a version that was never sent."""
+    refuse_unless(update.client in known, f"client {update.client} has not said hello")
+    refuse_unless(
+        0 <= update.version <= newest,
+        f"version {update.version} was never sent, the newest is {newest}",
+    )
 
 
 def check_cells(cells: Any, n_features: int, n_rows: int, low: int = 1) -> None:

@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 from afcl.exceptions import InputError
-from afcl.registry import criteria
+from afcl.registry import LEVELS, criteria
 
 #: More cells per square root of rows than any client has.
 MOST_PER_ROOT = 1e6
@@ -34,6 +34,13 @@ def from_options(kind: type[T], method: str, options: Mapping[str, Any]) -> T:
 def _require(condition: bool, text: str) -> None:
     if not condition:
         raise InputError(text)
+
+
+def _require_auto_or_one(name: str, value: int | None) -> None:
+    _require(
+        value is None or value >= 1,
+        f"{name} must be 'auto' or at least 1, not {value}",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,34 +93,25 @@ class DefaultParams:
     max_cells: int = 1 << 20
 
     def __post_init__(self) -> None:
-        _require(
-            self.n_seeds is None or self.n_seeds >= 1,
-            f"n_seeds must be 'auto' or at least 1, not {self.n_seeds}",
-        )
-        _require(
-            self.max_clusters is None or self.max_clusters >= 1,
-            f"max_clusters must be 'auto' or at least 1, not {self.max_clusters}",
-        )
+        _require_auto_or_one("n_seeds", self.n_seeds)
+        _require_auto_or_one("max_clusters", self.max_clusters)
         known = criteria()
         _require(
             self.criterion in known,
             f"unknown criterion {self.criterion!r}; choose from {', '.join(known)}",
         )
-        for name in ("min_cell", "contacts", "candidates"):
+        for name, least in (
+            ("min_cell", 1),
+            ("contacts", 1),
+            ("candidates", 1),
+            ("cohort", 3),
+            ("max_cells", LEAST_CELLS),
+        ):
             value = getattr(self, name)
             _require(
-                isinstance(value, Integral) and int(value) >= 1,
-                f"{name} must be a whole number, at least 1, not {value!r}",
+                isinstance(value, Integral) and int(value) >= least,
+                f"{name} must be a whole number, at least {least}, not {value!r}",
             )
-        _require(
-            isinstance(self.cohort, Integral) and int(self.cohort) >= 3,
-            f"cohort must be a whole number, at least 3, not {self.cohort!r}",
-        )
-        _require(
-            isinstance(self.max_cells, Integral) and int(self.max_cells) >= LEAST_CELLS,
-            f"max_cells must be a whole number, at least {LEAST_CELLS}, not "
-            f"{self.max_cells!r}",
-        )
         _require(
             0 < self.cells_per_root <= MOST_PER_ROOT,
             f"cells_per_root must be positive and at most {MOST_PER_ROOT:g}, not "
@@ -122,6 +120,12 @@ class DefaultParams:
         for name in ("band", "prune", "drift"):
             value = getattr(self, name)
             _require(value >= 0, f"{name} must not be negative, not {value}")
+
+    @property
+    def exact_cells(self) -> bool:
+        """Whether the level's cells are sums of rows as they are, without noise."""
+        level = LEVELS.get(self.privacy.partition("(")[0])
+        return level is not None and level.exact_cells
 
     def cells_for(self, n_rows: int) -> int:
         """Cells m_g a client of `n_rows` rows starts from."""
@@ -180,10 +184,7 @@ class PaperParams:
     privacy: str = "exact"
 
     def __post_init__(self) -> None:
-        _require(
-            self.n_seeds is None or self.n_seeds >= 1,
-            f"n_seeds must be 'auto' or at least 1, not {self.n_seeds}",
-        )
+        _require_auto_or_one("n_seeds", self.n_seeds)
         for name in ("learning_rate", "balance", "merge"):
             value = getattr(self, name)
             _require(value > 0, f"{name} must be positive, not {value}")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,31 +12,11 @@ from afcl._typing import Floats
 from afcl.core.cells import pool
 from afcl.core.indices import Partition, scores_of
 from afcl.core.messages import Cells
-from afcl.core.protocol import Merge, Scores
+from afcl.core.protocol import Merge, PathLevel
 from afcl.kernels import lloyd, silhouettes
 
 #: Lloyd iterations a level gets on the bag.
 POLISH = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A level of the path: centres B, counts O, scatters Z and server-only scores."""
-
-    centers: Floats
-    counts: Floats
-    scatters: Floats
-    scores: Scores
-
-    @property
-    def k(self) -> int:
-        """Number of clusters."""
-        return int(self.counts.shape[0])
-
-    @property
-    def spreads(self) -> Floats:
-        """V = Z/O."""
-        return self.scatters / self.counts
 
 
 def ward(counts: Floats, means: Floats) -> tuple[Merge, ...]:
@@ -57,29 +37,29 @@ def polish(bag: Cells, centers: Floats) -> tuple[Floats, Floats, Floats]:
     return pool(bag, numbers[labels], int(held.sum()))
 
 
-def summary_silhouettes(bag: Cells, level: Built) -> tuple[Floats, Floats]:
+def summary_silhouettes(bag: Cells, level: PathLevel) -> tuple[Floats, Floats]:
     """Simplified and moment silhouette of every cell, taken as a blurred object."""
     simplified, moment, _ = silhouettes(
         bag.means,
         bag.scatters / bag.counts,
         level.centers,
         level.spreads,
-        level.counts,
+        level.sizes,
     )
     return simplified, moment
 
 
-def scored(level: Built, silhouette: float, simplified: float) -> Built:
+def scored(level: PathLevel, silhouette: float, simplified: float) -> PathLevel:
     """Return the level with its indices, given the means of the two silhouettes."""
     known = Partition(
-        level.counts, level.centers, level.scatters, silhouette, simplified
+        level.sizes, level.centers, level.scatters, silhouette, simplified
     )
     return replace(level, scores=scores_of(known))
 
 
 def build_path(
     bag: Cells, seeds: Cells, merges: tuple[Merge, ...], max_clusters: int
-) -> tuple[Built, ...]:
+) -> tuple[PathLevel, ...]:
     """Return every level from 2 to `max_clusters`, in increasing k.
 
     A level starts from the pooled means of its groups of seeds. Levels that end with
@@ -97,19 +77,19 @@ def build_path(
         POLISH,
     )
     n = float(bag.counts.sum())
-    levels: dict[int, Built] = {}
+    levels: dict[int, PathLevel] = {}
     for counts, centers, scatters, simplified, moment in found:
-        if counts.shape[0] < 2:
+        k = counts.shape[0]
+        if k < 2:
             continue
-        bare = Built(centers, counts, scatters, {})
+        bare = PathLevel(k, centers, counts, {}, scatters)
         level = scored(bare, moment / n, simplified / n)
-        rival = levels.get(level.k)
-        if rival is None or _silhouette(level) > _silhouette(rival):
-            levels[level.k] = level
+        if k not in levels or _silhouette(level) > _silhouette(levels[k]):
+            levels[k] = level
     return tuple(levels[k] for k in sorted(levels))
 
 
-def _silhouette(level: Built) -> float:
+def _silhouette(level: PathLevel) -> float:
     value = level.scores["silhouette"]
     assert value is not None
     return value

@@ -18,6 +18,7 @@ import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.messages import Broadcast, Hello, Left, Update
+from afcl.kernels import assign
 
 Message: TypeAlias = Hello | Update | Left
 Scores: TypeAlias = dict[str, float | None]
@@ -29,12 +30,39 @@ StateT = TypeVar("StateT")
 
 @dataclass(frozen=True, slots=True)
 class PathLevel:
-    """One k that was considered: its centres, sizes as the server sees them, scores."""
+    """One k that was considered, from the first build to the answer of a run.
+
+    What crosses the wire of a level has classes of its own, because each reveals
+    something else: :class:`messages.Level` (down: centres, spreads, sizes, no score),
+    :class:`messages.LevelReply` (up: a client's cells around it) and
+    :class:`terms.AnswerLevel` (the end: scores as one array). `KPath` shows users all
+    levels as columns, in the units of their data.
+
+    Attributes
+    ----------
+    k, centers
+        Number of clusters and B, (k, d).
+    sizes
+        O, rows per cluster as the server sees them.
+    scores
+        By index name; None where an index is not defined.
+    scatters
+        Z per cluster, while the default preset works on the level; empty elsewhere.
+    revision
+        How often the clients' replies have polished it.
+    """
 
     k: int
     centers: Floats
     sizes: Floats
     scores: Scores
+    scatters: Floats = field(default_factory=lambda: np.empty(0))
+    revision: int = 0
+
+    @property
+    def spreads(self) -> Floats:
+        """V = Z/O."""
+        return self.scatters / self.sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +113,7 @@ class Clustering:
 
 
 @dataclass(frozen=True, slots=True)
-class Demands:
+class Requirements:
     """What a method's privacy level asks of the agreement on scales.
 
     Attributes
@@ -136,9 +164,9 @@ class Method(Protocol[ParamsT, StateT]):
         """Fix what depends on the number of rows, once that is agreed."""
         return params
 
-    def demands(self, params: ParamsT) -> Demands:
+    def requirements(self, params: ParamsT) -> Requirements:
         """Return what the privacy level asks of the agreement."""
-        return Demands()
+        return Requirements()
 
     def view(self, X: Any, params: ParamsT, rng: np.random.Generator) -> Any:
         """Return what a client works on instead of its rows, formed once and for all.
@@ -213,36 +241,45 @@ class Method(Protocol[ParamsT, StateT]):
     def label(
         self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
     ) -> Ints:
-        """Label rows: a client's own (`client`, with its memory) or new ones (None)."""
-        ...
+        """Label rows: a client's own (`client`, with its memory) or new ones (None).
+
+        By default a row's label is that of the nearest centre.
+        """
+        assert clustering.centers is not None
+        return assign(X, clustering.centers)[0]
 
 
 AnyMethod: TypeAlias = Method[Any, Any]
 
 
-#: Who draws: the server for seeding, the clients, the simulated schedule, and what
-#: stands for a client's secret in a simulation.
-SERVER, CLIENT, SCHEDULE, SECRET = 0, 1, 2, 3
+# Who draws, as the first number of a generator's spawn key.
+#: The server.
+SERVER = 0
+#: A client.
+CLIENT = 1
+#: The simulated schedule.
+SCHEDULE = 2
+#: What stands for a client's secret in a simulation.
+SECRET = 3
 
 
 def server_rng(seed: int, purpose: int, build: int) -> np.random.Generator:
     """Return the server's generator for one purpose and build."""
-    return np.random.default_rng(
-        np.random.SeedSequence(seed, spawn_key=(SERVER, purpose, build))
-    )
+    return _generator(seed, SERVER, purpose, build)
 
 
 def client_rng(seed: int, client: ClientId, contact: int) -> np.random.Generator:
     """Return a client's generator for one contact."""
-    return np.random.default_rng(
-        np.random.SeedSequence(seed, spawn_key=(CLIENT, client, contact))
-    )
+    return _generator(seed, CLIENT, client, contact)
 
 
 def simulated_secret(seed: int, client: ClientId) -> bytes:
     """Return what stands for a client's secret where everything must be repeatable."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(SECRET, client))
-    return np.random.default_rng(sequence).bytes(32)
+    return _generator(seed, SECRET, client).bytes(32)
+
+
+def _generator(seed: int, *key: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def secret_rng(secret: bytes, run: str) -> np.random.Generator:

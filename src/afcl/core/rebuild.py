@@ -17,16 +17,15 @@ from afcl.core.indices import INDICES, choose, goodness
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.path import (
-    Built,
     build_path,
     polish,
     scored,
     summary_silhouettes,
     ward,
 )
-from afcl.core.protocol import server_rng
+from afcl.core.protocol import PathLevel, server_rng
 from afcl.core.seeding import distinct, weighted_kmeans
-from afcl.core.state import Candidate, ServerState
+from afcl.core.state import ServerState
 from afcl.kernels import assign, lloyd
 
 #: Cells times centres up to which a bag is worked on as it is.
@@ -79,8 +78,8 @@ def _plan(state: ServerState) -> Plan:
     return Plan(
         state.seeds,
         tuple(
-            Level(c.level.centers, c.level.spreads, c.level.counts, c.revision)
-            for c in state.candidates
+            Level(level.centers, level.spreads, level.sizes, level.revision)
+            for level in state.candidates
         ),
     )
 
@@ -140,50 +139,50 @@ def _build(state: ServerState, bag: Cells) -> ServerState:
     )
 
 
-def _one_cluster(bag: Cells) -> Built:
+def _one_cluster(bag: Cells) -> PathLevel:
     """Return the level k = 1: no index is defined."""
     labels = np.zeros(len(bag), dtype=np.int64)
     counts, means, scatters = pool(bag, labels, 1)
-    return Built(means, counts, scatters, dict.fromkeys(INDICES))
+    return PathLevel(1, means, counts, dict.fromkeys(INDICES), scatters)
 
 
 def _candidates(
-    levels: tuple[Built, ...], params: DefaultParams
-) -> tuple[Candidate, ...]:
+    levels: tuple[PathLevel, ...], params: DefaultParams
+) -> tuple[PathLevel, ...]:
     """Levels worth the clients' time: near the best, plus the one the rule picks."""
     if not levels:
         return ()
-    table = [(level.k, level.scores) for level in levels]
-    good = goodness(table, params.criterion)
+    good = goodness(levels, params.criterion)
     order = np.lexsort((np.arange(len(levels)), -good))[: params.candidates]
-    near = goodness(table, "silhouette")
+    near = goodness(levels, "silhouette")
     kept = set(order.tolist())
     if params.criterion in ("auto", "silhouette"):
         kept = {i for i in kept if near[i] >= near.max() - params.prune}
-    kept.add(choose(table, params.criterion, params.band))
-    return tuple(Candidate(levels[i]) for i in sorted(kept))
+    kept.add(choose(levels, params.criterion, params.band))
+    return tuple(levels[i] for i in sorted(kept))
 
 
 def _update_candidates(state: ServerState) -> ServerState:
     """R6: polish every candidate on the replies, and the memory of who is silent."""
     polished = []
-    most = max((candidate.level.k for candidate in state.candidates), default=1)
+    most = max((candidate.k for candidate in state.candidates), default=1)
     silent = _bounded(state.silent_bag(), most)
     for position, candidate in enumerate(state.candidates):
         bag = _bounded(state.level_bag(position), most)
-        counts, centers, scatters = polish(bag, candidate.level.centers)
-        if counts.shape[0] < 2:
+        counts, centers, scatters = polish(bag, candidate.centers)
+        k = counts.shape[0]
+        if k < 2:
             polished.append(candidate)
             continue
-        level = Built(centers, counts, scatters, {})
-        level = _federated_scores(state, position, level, silent)
-        polished.append(Candidate(level, candidate.revision + 1))
+        revision = candidate.revision + 1
+        level = PathLevel(k, centers, counts, {}, scatters, revision)
+        polished.append(_federated_scores(state, position, level, silent))
     return replace(state, candidates=tuple(polished))
 
 
 def _federated_scores(
-    state: ServerState, position: int, level: Built, silent: Cells
-) -> Built:
+    state: ServerState, position: int, level: PathLevel, silent: Cells
+) -> PathLevel:
     """R7: replied sums where there are any, the server's own view elsewhere."""
     simplified, moment = state.replied_sums(position).tolist()
     if len(silent):

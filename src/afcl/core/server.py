@@ -29,8 +29,7 @@ from afcl.core.messages import (
     Update,
     refuse_unless,
 )
-from afcl.core.path import Built
-from afcl.core.protocol import Clustering, Diagnostics, Message, PathLevel
+from afcl.core.protocol import Clustering, Diagnostics, PathLevel
 from afcl.core.state import ServerState
 
 #: Bytes by which a hello is known again.
@@ -49,15 +48,6 @@ def announced(
 ) -> ServerState:
     """Return the state that knows a client's extremes, in agreed units."""
     return replace(state, extremes=state.extremes.set(client, (low, high)))
-
-
-def absorb(state: ServerState, message: Message) -> tuple[ServerState, Diagnostics]:
-    """Check and store one message."""
-    if isinstance(message, Hello):
-        return absorb_hello(state, message)
-    if isinstance(message, Update):
-        return absorb_update(state, message)
-    return absorb_left(state, message)
 
 
 def absorb_hello(state: ServerState, hello: Hello) -> tuple[ServerState, Diagnostics]:
@@ -93,10 +83,10 @@ def absorb_hello(state: ServerState, hello: Hello) -> tuple[ServerState, Diagnos
 def digest(hello: Hello) -> bytes:
     """Return what tells a hello from every other one."""
     cells: Cells = hello.payload
-    said = blake2b(hello.n_rows.to_bytes(8, "little"), digest_size=DIGEST)
+    hashed = blake2b(hello.n_rows.to_bytes(8, "little"), digest_size=DIGEST)
     for part in (cells.counts, cells.means, cells.scatters):
-        said.update(part.tobytes())
-    return said.digest()
+        hashed.update(part.tobytes())
+    return hashed.digest()
 
 
 def absorb_update(
@@ -257,22 +247,20 @@ def done(state: ServerState) -> bool:
     return state.prepared and all(state.satisfied(c) for c in state.active())
 
 
-def chosen(state: ServerState) -> Built:
+def chosen(state: ServerState) -> PathLevel:
     """Rule 3.5 over the candidates; the only level there is when there are none."""
     if not state.candidates:
         return state.levels[0]
-    table = [(c.level.k, c.level.scores) for c in state.candidates]
-    params = state.params
-    return state.candidates[choose(table, params.criterion, params.band)].level
+    levels, params = state.candidates, state.params
+    return levels[choose(levels, params.criterion, params.band)]
 
 
 def result(state: ServerState) -> Clustering:
     """R7: the answer so far and the path, candidates with their newest figures."""
     best = chosen(state)
     path = {level.k: level for level in state.levels}
-    table = [(c.level.k, c.level.scores) for c in state.candidates]
-    for i in np.argsort(goodness(table, "silhouette"), kind="stable"):
-        path[state.candidates[i].level.k] = state.candidates[i].level
+    for i in np.argsort(goodness(state.candidates, "silhouette"), kind="stable"):
+        path[state.candidates[i].k] = state.candidates[i]
     path[best.k] = best
     answer = _ordered(best)
     return Clustering(
@@ -282,15 +270,15 @@ def result(state: ServerState) -> Clustering:
         tuple(_ordered(path[k]) for k in sorted(path)),
         state.seeds,
         state.merges,
-        _said_of_pool(state),
+        _condensed(state),
     )
 
 
-def _ordered(level: Built) -> PathLevel:
-    """Clusters by size, largest first."""
-    order = np.argsort(-level.counts, kind="stable")
+def _ordered(level: PathLevel) -> PathLevel:
+    """Return what is told of a level: clusters by size, largest first; no scatters."""
+    order = np.argsort(-level.sizes, kind="stable")
     return PathLevel(
-        level.k, level.centers[order], level.counts[order], dict(level.scores)
+        level.k, level.centers[order], level.sizes[order], dict(level.scores)
     )
 
 
@@ -305,13 +293,13 @@ def progress(state: ServerState) -> Diagnostics:
         "objective": best.scores["silhouette"],
         "version": state.version,
         "movement": state.movement,
-        "candidates": [c.level.k for c in state.candidates],
+        "candidates": [level.k for level in state.candidates],
         "seeds": state.seeds,
-        **_said_of_pool(state),
+        **_condensed(state),
     }
 
 
-def _said_of_pool(state: ServerState) -> Diagnostics:
+def _condensed(state: ServerState) -> Diagnostics:
     """Say how many clients' cells were condensed, if any were."""
     number = len(state.pooled.clients)
     return {"condensed": number} if number else {}

@@ -15,22 +15,13 @@ from afcl.core.cells import exchange, nothing, take, union
 from afcl.core.condense import thin_cells
 from afcl.core.messages import Cells, LevelReply, Plan
 from afcl.core.params import DefaultParams
-from afcl.core.path import Built
-from afcl.core.protocol import Merge
+from afcl.core.protocol import Merge, PathLevel
 
 #: Answers to one version after which a client has nothing to add.
 ANSWERS = 2
 
 #: A number of one client, or those of a group's clients as a column.
 Column: TypeAlias = int | Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A level the clients are asked about; `revision` counts its polishings."""
-
-    level: Built
-    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +81,11 @@ class ServerState:
     sent, plans
         The plans that may have gone out with this version, the newest last, and their
         number: what an answer is checked against.
+    levels, merges
+        The path, and the tree of seeds that it follows.
+    candidates
+        The levels that the clients are asked about, as their replies have polished
+        them.
     bounded
         Whether a box was agreed, so that no honest cell lies far outside it.
     extremes
@@ -117,9 +113,9 @@ class ServerState:
     moved: bool = False
     dirty: bool = False
     stale: bool = False
-    levels: tuple[Built, ...] = ()
+    levels: tuple[PathLevel, ...] = ()
     merges: tuple[Merge, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[PathLevel, ...] = ()
     sent: tuple[Plan, ...] = ()
     plans: int = 0
     bounded: bool = False

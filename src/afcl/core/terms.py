@@ -15,7 +15,7 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.messages import payload
 from afcl.core.protocol import Clustering, PathLevel, Scores
-from afcl.core.scale import Box
+from afcl.scale import Box
 
 
 @payload
@@ -93,12 +93,27 @@ class Refusal:
 @payload
 @dataclass(frozen=True, slots=True)
 class AnswerLevel:
-    """One k of the path: its centres, sizes and scores (NaN: not defined)."""
+    """One k of the path: its centres, sizes and scores (NaN: not defined).
+
+    A :class:`~afcl.core.protocol.PathLevel` for the journey: a payload holds arrays,
+    no dictionaries, and the names of the indices travel once with the answer.
+    """
 
     k: int
     centers: Any
     sizes: Floats
     scores: Floats
+
+    @classmethod
+    def of(cls, level: PathLevel, indices: tuple[str, ...]) -> AnswerLevel:
+        """Take what travels."""
+        scores = _numbers(level.scores, indices)
+        return cls(level.k, level.centers, level.sizes, scores)
+
+    def level(self, indices: tuple[str, ...]) -> PathLevel:
+        """Return the level again."""
+        scores = _scores(indices, self.scores)
+        return PathLevel(self.k, self.centers, self.sizes, scores)
 
 
 @payload
@@ -128,12 +143,7 @@ class Answer:
             clustering.sizes,
             indices,
             _numbers(clustering.scores, indices),
-            tuple(
-                AnswerLevel(
-                    level.k, level.centers, level.sizes, _numbers(level.scores, indices)
-                )
-                for level in clustering.path
-            ),
+            tuple(AnswerLevel.of(level, indices) for level in clustering.path),
             names,
             tuple(clustering.extra[name] for name in names),
         )
@@ -144,15 +154,7 @@ class Answer:
             self.centers,
             self.sizes,
             _scores(self.indices, self.scores),
-            tuple(
-                PathLevel(
-                    level.k,
-                    level.centers,
-                    level.sizes,
-                    _scores(self.indices, level.scores),
-                )
-                for level in self.path
-            ),
+            tuple(level.level(self.indices) for level in self.path),
             extra=dict(zip(self.names, self.values, strict=True)),
         )
 

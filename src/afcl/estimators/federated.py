@@ -17,8 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.core.protocol import AnyMethod, Clustering
-from afcl.core.scale import Box
+from afcl.core.protocol import AnyMethod, Clustering, PathLevel
 from afcl.estimators import storage
 from afcl.estimators.clients import Table, aligned, is_source
 from afcl.exceptions import InputError
@@ -26,6 +25,7 @@ from afcl.kernels import assign
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import Outcome, simulate
+from afcl.scale import Box
 from afcl.trace import Event, Trace
 
 logger = logging.getLogger("afcl")
@@ -35,7 +35,7 @@ MISSING = ("error", "drop")
 
 @dataclass(frozen=True)
 class KPath:
-    """Every k that was considered.
+    """Every k that was considered: the clustering's path as users see it, by columns.
 
     Attributes
     ----------
@@ -50,6 +50,22 @@ class KPath:
     k: Ints
     scores: dict[str, Floats]
     centers: list[Floats]
+
+    @classmethod
+    def of(cls, levels: Sequence[PathLevel], box: Box) -> Self:
+        """Return these levels, which are in agreed units, in those of the data."""
+        names = sorted({name for level in levels for name in level.scores})
+        return cls(
+            np.array([level.k for level in levels], dtype=np.int64),
+            {
+                # As float64, None is NaN.
+                name: np.array(
+                    [level.scores.get(name) for level in levels], dtype=np.float64
+                )
+                for name in names
+            },
+            [box.unscale(level.centers) for level in levels],
+        )
 
 
 class FederatedClusterer(ClusterMixin, BaseEstimator):
@@ -174,12 +190,10 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         outcome = self._run(kept, names)
         self._fit_rows = given
         ends = np.cumsum([mask.shape[0] for mask in masks])
-        self.labels_ = _one_array(outcome.labels, ends[-1])
-        if self.labels_ is None:
+        self.labels_ = outcome.joined_labels
+        if self.labels_.shape[0] < ends[-1]:  # rows were dropped
             self.labels_ = np.full(ends[-1], -1, dtype=np.int64)
-            own = np.split(self.labels_, ends[:-1])
-            for place, mask, labels in zip(own, masks, outcome.labels, strict=True):
-                place[mask] = labels
+            self.labels_[np.concatenate(masks)] = outcome.joined_labels
         self.client_labels_ = np.split(self.labels_, ends[:-1])
         return self
 
@@ -247,16 +261,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         self.cluster_centers_ = (
             None if clustering.centers is None else box.unscale(clustering.centers)
         )
-        levels = clustering.path
-        names = sorted({name for level in levels for name in level.scores})
-        self.path_ = KPath(
-            np.array([level.k for level in levels], dtype=np.int64),
-            {
-                name: np.array([_number(level.scores.get(name)) for level in levels])
-                for name in names
-            },
-            [box.unscale(level.centers) for level in levels],
-        )
+        self.path_ = KPath.of(clustering.path, box)
 
     # ------------------------------------------------------------------ using
 
@@ -383,13 +388,6 @@ def _by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
     return order, ends
 
 
-def _one_array(parts: Sequence[Ints], size: int) -> Ints | None:
-    """Return the array that these are consecutive pieces of, if there is one."""
-    whole: Ints | None = parts[0].base
-    same = all(part.base is whole for part in parts)
-    return whole if same and whole is not None and whole.shape == (size,) else None
-
-
 def _rows_at(rows: Floats, index: Ints) -> Floats:
     """Return these rows, without a copy if they lie one after the other."""
     first, last = (index[0], index[-1]) if index.size else (0, -1)
@@ -402,10 +400,6 @@ def _kept(rows: Floats, missing: str) -> Bools:
     if missing == "drop":
         return np.asarray(~np.isnan(rows).any(axis=1), dtype=np.bool_)
     return np.ones(rows.shape[0], dtype=np.bool_)
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
 
 
 def _seed(random_state: Any) -> int:

@@ -16,8 +16,8 @@ import numpy as np
 
 from afcl._typing import AnyArray, Ints
 from afcl.core.protocol import Clustering, Merge, PathLevel
-from afcl.core.scale import Box
 from afcl.exceptions import InputError
+from afcl.scale import Box
 from afcl.trace import Trace
 
 if TYPE_CHECKING:

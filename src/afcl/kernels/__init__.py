@@ -211,7 +211,7 @@ def interact(
 def interact_affine(
     seeds: Floats, owners: Ints, intensities: Floats, weight: float, rate: float
 ) -> tuple[Ints, Floats]:
-    """Count every seed's pulls, with their places; see :mod:`afcl.core.pulls`."""
+    """Count every seed's pulls, with their places; see :mod:`afcl.core.paper.pulls`."""
     module = _backend(owners.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
     result: tuple[Ints, Floats] = module.interact_affine(
         seeds, owners, intensities, weight, rate

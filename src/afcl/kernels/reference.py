@@ -431,7 +431,7 @@ def interact_affine(
     """How often every seed is pulled, and where the pulls alone would put it.
 
     The interaction of :func:`interact` on a copy of the seeds, which are also those
-    that were sent. Returns N (k,) and beta (k, d), see :mod:`afcl.core.pulls`.
+    that were sent. Returns N (k,) and beta (k, d), see :mod:`afcl.core.paper.pulls`.
     """
     moved = seeds.copy()
     counts = np.zeros(seeds.shape[0], dtype=np.int64)

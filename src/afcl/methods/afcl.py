@@ -19,34 +19,30 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afcl._typing import ClientId, Floats, Ints
+from afcl._typing import ClientId, Floats
 from afcl.core import cohorts, server
+from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Batch, Broadcast, Hello, Update
 from afcl.core.params import DefaultParams, from_options
-from afcl.core.protocol import Clustering, Demands, Diagnostics, Message, Method
+from afcl.core.protocol import Clustering, Diagnostics, Message, Method, Requirements
 from afcl.core.rows import Rows
 from afcl.core.state import ServerState
-from afcl.kernels import assign
+from afcl.core.tasks import Masks
 from afcl.privacy import clients, he
 from afcl.privacy.levels import HE, level_for, parse_level
 
 #: What the server knows: of every client, or (level `secure`) of cohorts.
-State: TypeAlias = ServerState | cohorts.SecureState
+State: TypeAlias = ServerState | SecureState
 
 
 def _server(state: State) -> ModuleType:
     """Return the module of the server whose state this is.
 
-    Both define `agreed`, `announced`, `absorb`, `absorb_batch`, `end_round`, `prepare`,
-    `broadcast`, `done`, `result` and `progress`, as functions of their state.
+    Both define `agreed`, `announced`, `absorb_hello`, `absorb_update`, `absorb_left`,
+    `absorb_batch`, `end_round`, `prepare`, `broadcast`, `done`, `result` and
+    `progress`, as functions of their state.
     """
-    return cohorts if isinstance(state, cohorts.SecureState) else server
-
-
-def nearest(clustering: Clustering, X: Floats) -> Ints:
-    """Label rows by the nearest centre."""
-    assert clustering.centers is not None
-    return assign(X, clustering.centers)[0]
+    return cohorts if isinstance(state, SecureState) else server
 
 
 class Afcl(Method[DefaultParams, State]):
@@ -63,7 +59,7 @@ class Afcl(Method[DefaultParams, State]):
 
     # ------------------------------------------------------------------ clients
 
-    def demands(self, params: DefaultParams) -> Demands:
+    def requirements(self, params: DefaultParams) -> Requirements:
         """Say what the privacy level asks of the agreement on scales."""
         return clients.requirements(params)
 
@@ -101,8 +97,8 @@ class Afcl(Method[DefaultParams, State]):
         state: State = ServerState(params, seed)
         level = parse_level(params.privacy)
         if level.secure:
-            scheme = he.Ciphertexts() if level.scheme == HE else cohorts.Masks()
-            state = cohorts.SecureState(params, seed, scheme=scheme)
+            scheme = he.Ciphertexts() if level.scheme == HE else Masks()
+            state = SecureState(params, seed, scheme=scheme)
         for hello in hellos:
             state, _ = self.absorb(state, hello)
         return state
@@ -121,7 +117,14 @@ class Afcl(Method[DefaultParams, State]):
 
     def absorb(self, state: State, message: Message) -> tuple[State, Diagnostics]:
         """Check and store one message."""
-        absorbed: tuple[State, Diagnostics] = _server(state).absorb(state, message)
+        own = _server(state)
+        absorbed: tuple[State, Diagnostics]
+        if isinstance(message, Hello):
+            absorbed = own.absorb_hello(state, message)
+        elif isinstance(message, Update):
+            absorbed = own.absorb_update(state, message)
+        else:
+            absorbed = own.absorb_left(state, message)
         return absorbed
 
     def absorb_batch(self, state: State, batch: Batch) -> tuple[State, Diagnostics]:
@@ -158,9 +161,3 @@ class Afcl(Method[DefaultParams, State]):
         """Numbers worth showing."""
         numbers: Diagnostics = _server(state).progress(state)
         return numbers
-
-    def label(
-        self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
-    ) -> Ints:
-        """Nearest centre."""
-        return nearest(clustering, X)

@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.core import attributes
-from afcl.core.balance import balance_weights, count
 from afcl.core.messages import Broadcast, Update, WeightedPositions
-from afcl.core.objective import objective
+from afcl.core.paper import attributes
+from afcl.core.paper.balance import balance_weights, count
+from afcl.core.paper.objective import objective
+from afcl.core.paper.server import PaperState, close_round, place_seeds
 from afcl.core.params import PaperParams
 from afcl.core.protocol import server_rng
-from afcl.methods.afcl_paper import AfclPaper, PaperState, close_round, place_seeds
+from afcl.methods.afcl_paper import AfclPaper
 
 #: Purpose of the server's draws.
 ATTRIBUTES = 1

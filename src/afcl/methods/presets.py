@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
+from afcl.core.params import DefaultParams
 from afcl.core.protocol import AnyMethod
 from afcl.exceptions import InputError
 from afcl.methods import get_method
@@ -13,20 +15,9 @@ from afcl.privacy import level_for
 
 PRESETS = {"default": "afcl", "paper": "afcl-paper", "matlab": "afcl-matlab"}
 
-_DEFAULT = (
-    "n_seeds",
-    "max_clusters",
-    "criterion",
-    "min_cell",
-    "contacts",
-    "cells_per_root",
-    "band",
-    "prune",
-    "candidates",
-    "drift",
-    "cohort",
-    "max_cells",
-)
+#: Options of the default preset; the level is read apart.
+_DEFAULT = tuple(f.name for f in fields(DefaultParams) if f.name != "privacy")
+#: Those of the other two that users are shown.
 _PAPER = ("n_seeds", "learning_rate", "balance")
 
 

@@ -20,16 +20,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from afcl._typing import AnyArray, ClientId, Floats, Ints
+from afcl._typing import AnyArray, ClientId, Floats
 from afcl.core.messages import (
     Broadcast,
     Hello,
     Left,
     Update,
     arrays_in,
+    check_answer,
     payload,
     refuse_unless,
 )
+from afcl.core.messages import is_table as is_table  # for rivals, beside `expect`
 from afcl.core.params import from_options
 from afcl.core.protocol import (
     Clustering,
@@ -40,7 +42,6 @@ from afcl.core.protocol import (
     Scores,
 )
 from afcl.exceptions import InputError
-from afcl.kernels import assign
 
 
 @payload
@@ -187,10 +188,6 @@ class Rival(Method[Any, RivalState]):
         """Validate options."""
         return from_options(self.Params, self.name, options)
 
-    def settle(self, params: Any, n_rows: int) -> Any:
-        """Fix what depends on the number of rows: nothing, unless overridden."""
-        return params
-
     def hello(self, X: Floats, params: Any, rng: np.random.Generator) -> Hello:
         """Return a client's first message."""
         return Hello(X.shape[0], self.first(X, params, rng))
@@ -237,12 +234,8 @@ class Rival(Method[Any, RivalState]):
         self, state: RivalState, update: Update
     ) -> tuple[RivalState, Diagnostics]:
         client = update.client
-        refuse_unless(client in state.rows, f"client {client} has not said hello")
+        check_answer(update, state.rows, state.version)
         refuse_unless(state.model is not None, "nothing was asked yet")
-        refuse_unless(
-            0 <= update.version <= state.version,
-            f"version {update.version} was never sent, the newest is {state.version}",
-        )
         self.check_update(state, update.payload, state.rows[client])
         return replace(
             state,
@@ -313,13 +306,6 @@ class Rival(Method[Any, RivalState]):
             "seeds": clustering.centers,
         }
 
-    def label(
-        self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
-    ) -> Ints:
-        """Nearest centre."""
-        assert clustering.centers is not None
-        return assign(X, clustering.centers)[0]
-
 
 def _check_finite(reply: Any) -> None:
     for array in arrays_in(reply):
@@ -332,17 +318,6 @@ def _check_finite(reply: Any) -> None:
 def expect(condition: bool, what: str) -> None:
     """Refuse a message that lacks `what`."""
     refuse_unless(condition, f"expected {what}")
-
-
-def is_table(array: Any, n_features: int = -1) -> bool:
-    """Whether this is a float64 table of at least one row (and of this width)."""
-    return (
-        isinstance(array, np.ndarray)
-        and array.ndim == 2
-        and array.dtype == np.float64
-        and array.shape[0] >= 1
-        and n_features in (-1, array.shape[1])
-    )
 
 
 def simple_clustering(

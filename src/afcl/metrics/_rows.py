@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -78,6 +78,17 @@ def around_centers(
     rows = as_rows(X)
     points = as_centers(centers, rows.shape[1])
     return rows, as_indices(labels, rows.shape[0], points.shape[0]), points
+
+
+def check_alike(shapes: Sequence[tuple[int, ...]]) -> None:
+    """Refuse clients' summaries, of these shapes, that cannot be added up."""
+    if not shapes:
+        raise InputError("no summaries to combine; at least one client must answer")
+    if len(set(shapes)) > 1:
+        raise InputError(
+            f"summaries of different clusters or columns {sorted(set(shapes))}; "
+            "ask every client about the same clustering"
+        )
 
 
 def sizes(labels: Ints, n_clusters: int) -> Ints:

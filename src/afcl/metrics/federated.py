@@ -32,19 +32,18 @@ from afcl.metrics._rows import (
     COLLAPSED,
     around_centers,
     as_rows,
+    blocks,
+    check_alike,
+    contrast,
     is_collapsed,
     sizes,
+    squared_distances,
 )
 from afcl.metrics.moments import (
     Moments,
     calinski_harabasz_of,
     combine_moments,
     squared_silhouettes,
-)
-from afcl.metrics.pooled import (
-    davies_bouldin_of,
-    distance_sums,
-    simplified_silhouettes,
 )
 
 
@@ -125,8 +124,12 @@ def client_davies_bouldin(X: Floats, labels: Ints, centers: Floats) -> DistanceS
         What it reveals is said there.
     """
     rows, own, points = around_centers(X, labels, centers)
-    counts = sizes(own, points.shape[0])
-    return DistanceSums(counts, distance_sums(rows, own, points))
+    sums = np.zeros(points.shape[0])
+    for part in blocks(*rows.shape):
+        residual = rows[part] - points[own[part]]
+        distances = np.sqrt((residual * residual).sum(axis=1))
+        sums += np.bincount(own[part], weights=distances, minlength=sums.shape[0])
+    return DistanceSums(sizes(own, points.shape[0]), sums)
 
 
 def combine_davies_bouldin(
@@ -154,8 +157,14 @@ def combine_davies_bouldin(
             f"summaries of {counts.shape[0]} clusters and {points.shape[0]} centres; "
             "give the centres the clients were asked about"
         )
-    sums = np.sum([summary.sums for summary in summaries], axis=0)
-    return davies_bouldin_of(counts, sums, points)
+    if is_collapsed(counts):
+        return None
+    held = np.flatnonzero(counts)
+    radii = np.sum([summary.sums for summary in summaries], axis=0)[held] / counts[held]
+    apart = np.sqrt(squared_distances(points[held], points[held]))
+    apart[apart == 0] = np.inf
+    ratios = (radii[:, None] + radii[None, :]) / apart
+    return float(ratios.max(axis=1).mean())
 
 
 def client_simplified_silhouette(
@@ -174,7 +183,7 @@ def client_simplified_silhouette(
         What it reveals is said there.
     """
     rows, own, points = around_centers(X, labels, centers)
-    values = simplified_silhouettes(rows, own, points)
+    values = _simplified_silhouettes(rows, own, points)
     return SilhouetteSums(sizes(own, points.shape[0]), float(values.sum()))
 
 
@@ -235,15 +244,23 @@ def combine_squared_silhouette(summaries: Sequence[SilhouetteSums]) -> float:
     return _mean_of(summaries)
 
 
+def _simplified_silhouettes(X: Floats, labels: Ints, centers: Floats) -> Floats:
+    """Return (b - a) / max(a, b) of every row; 0 where there is one centre only."""
+    values = np.zeros(X.shape[0])
+    if centers.shape[0] < 2:
+        return values
+    for part in blocks(X.shape[0], centers.shape[0]):
+        distances = np.sqrt(squared_distances(X[part], centers))
+        rows, own = np.arange(distances.shape[0]), labels[part]
+        inside = distances[rows, own]
+        distances[rows, own] = np.inf
+        values[part] = contrast(inside, distances.min(axis=1))
+    return values
+
+
 def _total_counts(counts: Sequence[Ints]) -> Ints:
     """Add up the clients' cluster sizes, or say why they cannot be."""
-    if not counts:
-        raise InputError("no summaries to combine; at least one client must answer")
-    if len({part.shape for part in counts}) > 1:
-        raise InputError(
-            f"summaries of {sorted({part.shape[0] for part in counts})} clusters; "
-            "ask every client about the same clustering"
-        )
+    check_alike([part.shape for part in counts])
     total: Ints = np.sum(counts, axis=0)
     return total
 

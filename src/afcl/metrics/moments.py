@@ -20,6 +20,7 @@ from afcl.metrics._rows import (
     as_indices,
     as_rows,
     blocks,
+    check_alike,
     group_means,
     is_collapsed,
     silhouettes_of,
@@ -84,7 +85,7 @@ def client_moments(X: Floats, labels: Ints, n_clusters: int) -> Moments:
     counts = sizes(own, n_clusters)
     means = group_means(rows, np.ones(rows.shape[0]), own, n_clusters)
     scatters = np.zeros(n_clusters)
-    for part in blocks(rows.shape[0], rows.shape[1]):
+    for part in blocks(*rows.shape):
         residual = rows[part] - means[own[part]]
         squares = (residual * residual).sum(axis=1)
         scatters += np.bincount(own[part], weights=squares, minlength=n_clusters)
@@ -105,7 +106,7 @@ def combine_moments(summaries: Sequence[Moments]) -> Moments:
         As if computed from the pooled rows. Sent back to the clients, it is what
         :func:`~afcl.metrics.client_squared_silhouette` needs.
     """
-    _check_alike(summaries)
+    check_alike([summary.means.shape for summary in summaries])
     k = summaries[0].counts.shape[0]
     counts = np.concatenate([summary.counts for summary in summaries])
     held = np.flatnonzero(counts)
@@ -172,15 +173,3 @@ def _rounding(means: Floats) -> float:
     """Squared distance to a mean that rounding alone can make."""
     ulp = ULPS * float(np.finfo(np.float64).eps) * float(np.abs(means).max())
     return float(means.shape[1] * ulp * ulp)
-
-
-def _check_alike(summaries: Sequence[Moments]) -> None:
-    """Refuse moments that cannot be added up."""
-    if not summaries:
-        raise InputError("no summaries to combine; at least one client must answer")
-    shapes = {summary.means.shape for summary in summaries}
-    if len(shapes) > 1:
-        raise InputError(
-            f"summaries of different clusters or columns {sorted(shapes)}; "
-            "ask every client about the same clustering"
-        )

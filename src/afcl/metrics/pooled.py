@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores of a labelling from the rows themselves.
 
+All but the Euclidean silhouette are what :mod:`afcl.metrics.federated` computes, for a
+single client that has all rows.
+
 What has no value is said so: the silhouettes of a collapsed labelling (fewer than two
 clusters, or every row its own) are -1, so that collapsed runs are counted and never
 left out of a mean; Calinski-Harabasz and Davies-Bouldin are None there.
@@ -18,18 +21,17 @@ from afcl.metrics._rows import (
     as_codes,
     as_labels,
     as_rows,
-    blocks,
-    contrast,
-    is_collapsed,
     silhouettes_of,
-    sizes,
-    squared_distances,
 )
-from afcl.metrics.moments import (
-    calinski_harabasz_of,
-    client_moments,
-    squared_silhouettes,
+from afcl.metrics.federated import (
+    client_davies_bouldin,
+    client_simplified_silhouette,
+    client_squared_silhouette,
+    combine_davies_bouldin,
+    combine_simplified_silhouette,
+    combine_squared_silhouette,
 )
+from afcl.metrics.moments import calinski_harabasz_of, client_moments
 
 #: MiB of pairwise distances held at a time.
 WORKING_MEMORY = 64
@@ -93,7 +95,8 @@ def silhouette(
         return COLLAPSED
     if metric == "sqeuclidean":
         moments = client_moments(rows, codes, k)
-        return float(squared_silhouettes(rows, codes, moments).mean())
+        sums = client_squared_silhouette(rows, codes, moments)
+        return combine_squared_silhouette([sums])
     return _euclidean(rows, codes, working_memory)
 
 
@@ -123,10 +126,8 @@ def simplified_silhouette(
     >>> round(simplified_silhouette(X, labels), 4)  # (1 - .5/4.5 + 1 - .5/3.5) / 2
     0.873
     """
-    rows, own, points = _around_means_or(X, labels, centers)
-    if is_collapsed(np.bincount(own, minlength=1)):
-        return COLLAPSED
-    return float(simplified_silhouettes(rows, own, points).mean())
+    around = _around_means_or(X, labels, centers)
+    return combine_simplified_silhouette([client_simplified_silhouette(*around)])
 
 
 def calinski_harabasz(X: Floats, labels: Ints) -> float | None:
@@ -170,9 +171,8 @@ def davies_bouldin(
     -----
     Two clusters with the very same centre do not count as a pair, as in scikit-learn.
     """
-    rows, own, points = _around_means_or(X, labels, centers)
-    counts = sizes(own, points.shape[0])
-    return davies_bouldin_of(counts, distance_sums(rows, own, points), points)
+    around = _around_means_or(X, labels, centers)
+    return combine_davies_bouldin([client_davies_bouldin(*around)], around[2])
 
 
 def adjusted_rand(truth: Ints, labels: Ints) -> float:
@@ -232,42 +232,6 @@ def error_in_k(truth: AnyArray, labels: AnyArray) -> int:
     -1
     """
     return int(np.unique(labels).shape[0]) - int(np.unique(truth).shape[0])
-
-
-def simplified_silhouettes(X: Floats, labels: Ints, centers: Floats) -> Floats:
-    """Return (b - a) / max(a, b) of every row; 0 where there is one centre only."""
-    values = np.zeros(X.shape[0])
-    if centers.shape[0] < 2:
-        return values
-    for part in blocks(X.shape[0], centers.shape[0]):
-        distances = np.sqrt(squared_distances(X[part], centers))
-        rows, own = np.arange(distances.shape[0]), labels[part]
-        inside = distances[rows, own]
-        distances[rows, own] = np.inf
-        values[part] = contrast(inside, distances.min(axis=1))
-    return values
-
-
-def distance_sums(X: Floats, labels: Ints, centers: Floats) -> Floats:
-    """Sum the distances of every cluster's rows to its centre, (k,)."""
-    sums = np.zeros(centers.shape[0])
-    for part in blocks(X.shape[0], X.shape[1]):
-        residual = X[part] - centers[labels[part]]
-        distances = np.sqrt((residual * residual).sum(axis=1))
-        sums += np.bincount(labels[part], weights=distances, minlength=sums.shape[0])
-    return sums
-
-
-def davies_bouldin_of(counts: Ints, sums: Floats, centers: Floats) -> float | None:
-    """Return Davies-Bouldin from counts, distance sums and centres; None as above."""
-    if is_collapsed(counts):
-        return None
-    held = np.flatnonzero(counts)
-    radii = sums[held] / counts[held]
-    apart = np.sqrt(squared_distances(centers[held], centers[held]))
-    apart[apart == 0] = np.inf
-    ratios = (radii[:, None] + radii[None, :]) / apart
-    return float(ratios.max(axis=1).mean())
 
 
 def _around_means_or(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.cohorts import cells_from
+from afcl.core.cohort_sums import cells_from
 from afcl.core.messages import (
     Addressed,
     Cells,
@@ -29,11 +29,11 @@ from afcl.core.messages import (
     Update,
     WeightedPositions,
 )
+from afcl.core.paper.pulls import Pulls
 from afcl.core.params import PaperParams
-from afcl.core.pulls import Pulls
-from afcl.core.scale import Ranges
 from afcl.core.tasks import OPEN_SUM, SUM, UNIT, Masks, Part, SecureHello, Task
 from afcl.core.terms import AskStep
+from afcl.scale import Ranges
 
 #: Fewer rows than this are a few: who finds them has singled somebody out.
 FEW = 5

@@ -13,7 +13,7 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.messages import Hello, Update
 from afcl.core.params import DefaultParams
-from afcl.core.protocol import Demands
+from afcl.core.protocol import Requirements
 from afcl.core.rows import Rows
 from afcl.privacy.levels import Level, parse_level
 from afcl.privacy.protection import Protection
@@ -30,7 +30,7 @@ def protection_at(level: Level) -> Protection:
     return protection
 
 
-def requirements(params: DefaultParams) -> Demands:
+def requirements(params: DefaultParams) -> Requirements:
     """Return what the level asks of the agreement on scales."""
     level = parse_level(params.privacy)
     return protection_at(level).requirements(level, params)

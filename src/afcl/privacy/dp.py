@@ -17,7 +17,7 @@ from afcl.core import client
 from afcl.core.checks import check_plan
 from afcl.core.messages import Cells, Hello, Update
 from afcl.core.params import DefaultParams
-from afcl.core.protocol import Demands
+from afcl.core.protocol import Requirements
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy import synopsis
@@ -55,9 +55,9 @@ class _Private(Protection):
             )
         return Level(family, epsilon=epsilon, delta=delta)
 
-    def requirements(self, level: Level, params: DefaultParams) -> Demands:
+    def requirements(self, level: Level, params: DefaultParams) -> Requirements:
         """Bounds must be public: extremes would give rows away."""
-        return Demands(bounds=True, box=True)
+        return Requirements(bounds=True, box=True)
 
 
 class Released(_Private):

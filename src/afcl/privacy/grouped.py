@@ -9,7 +9,7 @@ import numpy as np
 
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
-from afcl.core.protocol import Demands
+from afcl.core.protocol import Requirements
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
 from afcl.privacy.grouping import group_rows, grouped_cells
@@ -32,9 +32,9 @@ class Grouped(Protection):
             )
         return Level(family, group=int(size))
 
-    def requirements(self, level: Level, params: DefaultParams) -> Demands:
+    def requirements(self, level: Level, params: DefaultParams) -> Requirements:
         """Extremes are those of groups."""
-        return Demands(group=level.group)
+        return Requirements(group=level.group)
 
     def view(
         self, X: Any, level: Level, params: DefaultParams, rng: np.random.Generator

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.cohorts import COUNT, UNIT, Part, Task
 from afcl.core.messages import Cells, payload
+from afcl.core.tasks import COUNT, UNIT, Part, Task
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.kernels import assign
 

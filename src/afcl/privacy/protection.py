@@ -14,7 +14,7 @@ import numpy as np
 from afcl.core import client
 from afcl.core.messages import Cells, Hello, Update
 from afcl.core.params import DefaultParams
-from afcl.core.protocol import Demands
+from afcl.core.protocol import Requirements
 from afcl.exceptions import InputError
 from afcl.privacy.levels import Level
 
@@ -39,9 +39,9 @@ class Protection:
             raise InputError(f"privacy {text!r}: {family} takes nothing in brackets")
         return Level(family)
 
-    def requirements(self, level: Level, params: DefaultParams) -> Demands:
+    def requirements(self, level: Level, params: DefaultParams) -> Requirements:
         """Return what the level asks of the agreement on scales."""
-        return Demands()
+        return Requirements()
 
     def view(
         self, X: Any, level: Level, params: DefaultParams, rng: np.random.Generator

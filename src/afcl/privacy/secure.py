@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from afcl.core.cohorts import SecureHello, Task
 from afcl.core.messages import Addressed, Cells, Hello, Update
 from afcl.core.params import DefaultParams
-from afcl.core.protocol import Demands
+from afcl.core.protocol import Requirements
 from afcl.core.rows import as_rows
+from afcl.core.tasks import SecureHello, Task
 from afcl.exceptions import RejectedMessage
 from afcl.privacy import ckks, he
 from afcl.privacy.levels import HE, Level
@@ -44,7 +44,7 @@ def companion(level: Level) -> Protection:
 class Secure(Protection):
     """Tasks of a cohort are answered with parts that only their sum can be read of."""
 
-    def requirements(self, level: Level, params: DefaultParams) -> Demands:
+    def requirements(self, level: Level, params: DefaultParams) -> Requirements:
         """Ask for a cohort and a common scale, beside what the companion asks for."""
         if level.scheme == HE:
             ckks.needed(params.cohort)

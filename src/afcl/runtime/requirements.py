@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from afcl.core.protocol import AnyMethod, Demands
+from afcl.core.protocol import AnyMethod, Requirements
 from afcl.exceptions import InputError
 from afcl.methods import get_method
 
@@ -32,9 +32,9 @@ def requirements(
     options: Mapping[str, Any],
     scale: Any,
     clients: int | None = None,
-) -> Demands:
+) -> Requirements:
     """Return what a level asks of the agreement, or say what it lacks."""
-    asked = method.demands(method.parameters(**options))
+    asked = method.requirements(method.parameters(**options))
     if asked.bounds and (isinstance(scale, str) or scale is None):
         raise InputError(
             f"privacy {options['privacy']} needs public bounds of every column, "

@@ -12,7 +12,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.cells import offsets_of
-from afcl.core.protocol import AnyMethod, Clustering, PathLevel
+from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.rows import Rows, Source
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError
@@ -44,12 +44,16 @@ class Outcome:
         New number of every cluster of the server's order.
     labels
         One array per client; of a source that is streamed, what yields them.
+    joined_labels
+        Those of all tables in memory, one after the other: `labels` are its pieces, so
+        that nobody needs a copy.
     """
 
     finished: Finished
     clustering: Clustering
     rank: Ints
     labels: tuple[Any, ...]
+    joined_labels: Ints
 
 
 @dataclass(frozen=True)
@@ -176,22 +180,26 @@ def simulate_batch(
         run = BatchCoordinator(spec, sites, bound, trace=trace, clock=clock)
         finished = run.run()
     labels = spec.method.label(finished.clustering, sites.tables.rows, None, None)
-    return _ranked_by_size(finished, np.split(labels, offsets[1:-1]))
+    return _ranked_by_size(finished, np.split(labels, offsets[1:-1]), labels)
 
 
 def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
     """Let every client label its own rows, and number the clusters by size."""
     clustering, terms = finished.clustering, finished.terms
-    room = Room(sum(len(s.rows) for s in sites if isinstance(s.rows, np.ndarray)))
+    held = sum(len(s.rows) for s in sites if isinstance(s.rows, np.ndarray))
+    buffer = LabelBuffer(held)
     raw = [
-        _labels(spec.method, clustering, site, terms, client, room)
+        _labels(spec.method, clustering, site, terms, client, buffer)
         for client, site in enumerate(sites)
     ]
-    return _ranked_by_size(finished, raw)
+    return _ranked_by_size(finished, raw, buffer.labels)
 
 
-def _ranked_by_size(finished: Finished, raw: Sequence[Labels]) -> Outcome:
-    """Return the outcome with clusters in the order of the rows they really hold."""
+def _ranked_by_size(finished: Finished, raw: Sequence[Labels], joined: Ints) -> Outcome:
+    """Return the outcome with clusters in the order of the rows they really hold.
+
+    Arrays in `raw` are pieces of `joined`, and changed in place.
+    """
     clustering = finished.clustering
     sizes = np.sum([_sizes(labels, clustering.k) for labels in raw], axis=0)
     order = np.argsort(-sizes, kind="stable")
@@ -202,6 +210,7 @@ def _ranked_by_size(finished: Finished, raw: Sequence[Labels]) -> Outcome:
         renumbered(clustering, order, sizes.astype(np.float64)),
         rank.astype(np.int64),
         tuple(_ranked(labels, order, rank) for labels in raw),
+        joined,
     )
 
 
@@ -211,36 +220,36 @@ def _labels(
     site: Site,
     terms: Terms,
     client: int,
-    room: Room,
+    buffer: LabelBuffer,
 ) -> Labels:
     """Return a client's labels in the server's numbers."""
     if not method.in_parts:
         table = site.scaled(terms)
-        return room.filled([method.label(clustering, table, site.memory, client)])
+        return buffer.filled([method.label(clustering, table, site.memory, client)])
     work = partial(_label_part, method, clustering, site.memory, client)
     rows = site.agreed(terms)
     if isinstance(site.rows, np.ndarray):
-        return room.filled(rows.map(work))
+        return buffer.filled(rows.map(work))
     sizes = np.zeros(clustering.k, dtype=np.int64)
     for part in rows.map(partial(_count, work, clustering.k)):
         sizes += part
     return LabelParts(sizes, rows, work)
 
 
-class Room:
+class LabelBuffer:
     """One array for the labels of all tables in memory, filled from the front."""
 
     def __init__(self, size: int) -> None:
-        self._labels = np.empty(size, dtype=np.int64)
+        self.labels = np.empty(size, dtype=np.int64)
         self._end = 0
 
     def filled(self, parts: Iterable[Ints]) -> Ints:
         """Put labels behind those that are there, and return their place."""
         start = self._end
         for part in parts:
-            self._labels[self._end : self._end + part.shape[0]] = part
+            self.labels[self._end : self._end + part.shape[0]] = part
             self._end += part.shape[0]
-        return self._labels[start : self._end]
+        return self.labels[start : self._end]
 
 
 def _label_part(
@@ -280,6 +289,6 @@ def renumbered(clustering: Clustering, order: Ints, sizes: Floats) -> Clustering
     path = []
     for level in clustering.path:
         if centers is not None and level.k == clustering.k:
-            level = PathLevel(level.k, centers, sizes[order], level.scores)
+            level = replace(level, centers=centers, sizes=sizes[order])
         path.append(level)
     return replace(clustering, centers=centers, sizes=sizes[order], path=tuple(path))

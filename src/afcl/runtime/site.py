@@ -14,13 +14,13 @@ from afcl.core.checks import LARGEST
 from afcl.core.messages import Broadcast
 from afcl.core.protocol import AnyMethod, client_rng, secret_rng, simulated_secret
 from afcl.core.rows import Rows, Source, TableRows
-from afcl.core.scale import Ranges, ranges_of
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import AfclError, InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.grouping import group_rows
 from afcl.runtime.agreement import select
 from afcl.runtime.codec import decode, encode
+from afcl.scale import Ranges, ranges_of
 
 #: What a request from somebody hostile may run into.
 ODD = (

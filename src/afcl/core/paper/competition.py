@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.balance import Contribution
 from afcl.core.messages import Cells, Intensities
+from afcl.core.paper.balance import Contribution
 from afcl.core.params import PaperParams
 from afcl.kernels import compete, intensities, interact
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
-from afcl.core.balance import Contribution
-from afcl.core.competition import accumulate, in_order
 from afcl.core.messages import Intensities
+from afcl.core.paper.balance import Contribution
+from afcl.core.paper.competition import accumulate, in_order
 from afcl.core.params import PaperParams
 from afcl.kernels import compete, interact_matlab
 

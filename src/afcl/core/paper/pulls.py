@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.balance import Contribution
-from afcl.core.competition import client_upload
 from afcl.core.messages import payload, refuse_unless
-from afcl.core.objective import objective
+from afcl.core.paper.balance import Contribution
+from afcl.core.paper.competition import client_upload
+from afcl.core.paper.objective import objective
 from afcl.core.params import PaperParams
 from afcl.kernels import interact_affine
 
@@ -50,44 +50,44 @@ def pulls(
     rng: np.random.Generator,
 ) -> Pulls:
     """Play the server's interaction on the client's own rows."""
-    upload = client_upload(X, seeds, params, rng)
+    rows = client_upload(X, seeds, params, rng)
     counts, places = interact_affine(
-        seeds, upload.owners, upload.intensities, weight, params.learning_rate
+        seeds, rows.owners, rows.intensities, weight, params.learning_rate
     )
-    own = Contribution(weight, seeds, upload)
+    own = Contribution(weight, seeds, rows)
     return Pulls(counts, places, weight, objective([own]))
 
 
-def apply(seeds: Floats, said: Pulls, rate: float) -> Floats:
+def apply(seeds: Floats, upload: Pulls, rate: float) -> Floats:
     """Return the seeds after a client's pulls; `rate` is eta."""
-    kept = (1 - said.weight * rate) ** said.counts
-    moved: Floats = kept[:, None] * seeds + said.places
+    kept = (1 - upload.weight * rate) ** upload.counts
+    moved: Floats = kept[:, None] * seeds + upload.places
     return moved
 
 
 def check_pulls(
-    said: object, shape: tuple[int, ...], n_rows: int, balance: float
+    upload: object, shape: tuple[int, ...], n_rows: int, balance: float
 ) -> None:
     """Refuse pulls that no honest client could have sent."""
-    refuse_unless(isinstance(said, Pulls), "an update must carry pulls")
-    assert isinstance(said, Pulls)
+    refuse_unless(isinstance(upload, Pulls), "an update must carry pulls")
+    assert isinstance(upload, Pulls)
     refuse_unless(
-        said.counts.shape == shape[:1] and said.places.shape == shape,
+        upload.counts.shape == shape[:1] and upload.places.shape == shape,
         f"expected pulls of {shape[0]} seeds with {shape[1]} features",
     )
     refuse_unless(
-        said.counts.dtype == np.int64 and said.places.dtype == np.float64,
+        upload.counts.dtype == np.int64 and upload.places.dtype == np.float64,
         "expected int64 counts and float64 places",
     )
     refuse_unless(
-        bool(np.all((said.counts >= 0) & (said.counts <= n_rows))),
+        bool(np.all((upload.counts >= 0) & (upload.counts <= n_rows))),
         f"a seed was pulled more often than the client's {n_rows} rows allow",
     )
-    refuse_unless(bool(np.isfinite(said.places).all()), "places are not finite")
+    refuse_unless(bool(np.isfinite(upload.places).all()), "places are not finite")
     refuse_unless(
-        balance / (balance + 1) <= said.weight <= 1, "the weight was not sent"
+        balance / (balance + 1) <= upload.weight <= 1, "the weight was not sent"
     )
     refuse_unless(
-        bool(np.isfinite(said.objective)) and said.objective >= 0,
+        bool(np.isfinite(upload.objective)) and upload.objective >= 0,
         "the objective is not a finite number",
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.core.balance import Contribution
+from afcl.core.paper.balance import Contribution
 from afcl.kernels import squared_distances
 
 #: Smallest squared distance of two centres; keeps Z finite where centres coincide.

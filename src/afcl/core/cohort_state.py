@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the server under `secure` knows; what it does is in :mod:`core.cohorts`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from immutables import Map
+
+from afcl._typing import ClientId, Ints
+from afcl.core.cells import concatenate, nothing, take
+from afcl.core.messages import Cells
+from afcl.core.params import DefaultParams
+from afcl.core.state import Column, ServerState, total
+from afcl.core.tasks import Cohort, Masks, Scheme
+
+
+@dataclass(frozen=True, slots=True)
+class SecureState:
+    """Everything the server knows.
+
+    Of a group of simulated clients `hellos` and `rows` have one entry, under its first
+    client's number: cells with offsets, a column.
+
+    Attributes
+    ----------
+    hellos, rows, keys
+        Of every client; a group's clients have no keys.
+    waiting
+        Clients without a cohort, in order of arrival.
+    silent, idle
+        Clients that cohorts have stopped waiting for, and rounds without any part.
+    open, answered
+        Cohorts at work, in the order in which they were asked, and the cells of those
+        that have answered, in that order.
+    spoken
+        Clients whose cohort has answered: their hellos are not used any more.
+    opened
+        Number of cohorts so far.
+    inner, basis
+        The default preset's state on what is known, one bag per cohort, and what it was
+        built on: cohorts that have answered, whether the others' hellos count too, and
+        clients and rows in all.
+    scheme
+        How sums are made.
+    n_features, bounded
+        Columns that were agreed on, and whether a box was.
+    """
+
+    params: DefaultParams
+    seed: int
+    hellos: Map[ClientId, Cells] = field(default_factory=Map)
+    rows: Map[ClientId, Column] = field(default_factory=Map)
+    keys: Map[ClientId, str] = field(default_factory=Map)
+    waiting: tuple[ClientId, ...] = ()
+    left: frozenset[ClientId] = frozenset()
+    silent: frozenset[ClientId] = frozenset()
+    idle: int = 0
+    open: dict[int, Cohort] = field(default_factory=dict)
+    answered: dict[int, Cells] = field(default_factory=dict)
+    spoken: frozenset[ClientId] = frozenset()
+    opened: int = 0
+    inner: ServerState | None = None
+    basis: tuple[int, bool, int, int] = (-1, False, 0, 0)
+    dirty: bool = False
+    version: int = 0
+    scheme: Scheme = field(default_factory=Masks)
+    n_features: int = -1
+    bounded: bool = False
+
+    def present(self) -> tuple[ClientId, ...]:
+        """Return who waits for a cohort and has neither left nor fallen silent."""
+        away = self.left | self.silent
+        if not away:
+            return self.waiting
+        return tuple(client for client in self.waiting if client not in away)
+
+    @property
+    def group(self) -> ClientId | None:
+        """The first client of a group, if this is a group's server."""
+        first = next(iter(self.rows), None)
+        return None if first is None or first in self.keys else first
+
+    def rows_of(self, members: tuple[ClientId, ...]) -> int:
+        """Return how many rows these clients hold."""
+        if self.group is None:
+            return sum(total(self.rows[client]) for client in members)
+        column = self.rows[self.group]
+        assert not isinstance(column, int)
+        return int(column[np.array(members) - self.group].sum())
+
+    def total_rows(self) -> int:
+        """Return the rows of all clients."""
+        return sum(total(rows) for rows in self.rows.values())
+
+    def hellos_of_others(self) -> tuple[Cells, Ints]:
+        """Return the cells and rows of clients whose cohort has not answered."""
+        if self.group is None:
+            over = [c for c in sorted(self.hellos) if c not in self.spoken]
+            rows = [total(self.rows[client]) for client in over]
+            cells = [self.hellos[client] for client in over]
+            none = nothing(self.n_features, 0)
+            return concatenate([none, *cells]), np.array(rows, dtype=np.int64)
+        column = self.rows[self.group]
+        assert not isinstance(column, int)
+        silent = np.ones(column.shape[0], dtype=np.bool_)
+        silent[np.fromiter(self.spoken, np.int64) - self.group] = False
+        others = np.flatnonzero(silent)
+        return take(self.hellos[self.group], others), column[others]
