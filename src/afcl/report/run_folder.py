@@ -160,6 +160,12 @@ class RunFolder:
         return wanted if wanted in known or not known else known[0]
 
 
+def nearest_clusters(seeds: Floats, centers: Floats) -> list[int]:
+    """Return the cluster whose centre is nearest to every seed."""
+    apart = ((seeds[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
+    return [int(nearest) for nearest in apart.argmin(axis=1)]
+
+
 def read_run_folder(folder: Path, own: OwnRows | None = None) -> RunFolder:
     """Read a run's folder, finished or not.
 
