@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streamed files: the same rows, errors and hashes as in memory, wherever cuts fall."""
 
-import gzip
 import tracemalloc
 from pathlib import Path
 
@@ -19,24 +18,10 @@ from afcl.data.sites import open_sites
 from afcl.data.stream import StreamedTable
 from afcl.exceptions import InputError
 
-ROWS = "x,y\n1,2\n3,4\n"
+from .written import ROWS, write
+
 WORDS = ["1", "-2.5", "3e2", " 4 ", "+1", '"5"', '"6\n"', "", "NA", "Nan", "nULL"]
 WORDS += ["1_0", "0x1", "1e400", ".5", "1.", "true", "Ann", "inf", "1d5", "٣", "1 2"]
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty working folder, so that messages hold short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def write(name, content=ROWS):
-    path = Path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
 
 
 def streamed(*paths, **options):

@@ -17,7 +17,7 @@ from afcl.core.scale import Ranges
 from afcl.core.tasks import KEY, OPENING, Part
 from afcl.core.terms import AskHello
 from afcl.privacy.accountant import compose, epsilon_of
-from afcl.privacy.attacks import Heard, Released
+from afcl.privacy.attacks import Exchange, Released
 from afcl.privacy.levels import MASKS, Level
 from afcl.privacy.masks import numbers_for
 from afcl.runtime.codec import decode
@@ -31,14 +31,12 @@ ENOUGH = 2048
 
 def least_rows(level: Level, min_cell: int) -> int:
     """Return how many rows a cell must hold at a level."""
-    if level.family in ("exact", "affine"):
-        return 1
-    return max(min_cell, level.group)
+    return max(min_cell, level.group) if level.sends_cells else 1
 
 
 def in_words(level: Level, least: int) -> str:
-    """Say what a level promises; `exact` and `affine` promise nothing."""
-    if level.family in ("exact", "affine"):
+    """Say what a level promises: nothing, unless clients send cells."""
+    if not level.sends_cells:
         return ""
     cells = f"no cell of fewer than {least} rows"
     if level.family == "summary":
@@ -60,7 +58,7 @@ def broken_promises(
     min_cell: int,
 ) -> list[str]:
     """Return in words what a level promised and did not keep."""
-    if level.family in ("exact", "affine"):
+    if not level.sends_cells:
         return []
     reasons = [*_small_cells(released, least_rows(level, min_cell), min_cell)]
     if level.family == "summary":
@@ -89,9 +87,8 @@ def _small_cells(
         allowed = least if len(each.clients) == 1 else least_of_cohorts
         smallest = int(each.cells.counts.min())
         if smallest < allowed:
-            whose = f"client {each.clients[0]}"
-            if len(each.clients) > 1:
-                whose = "a cohort"
+            alone = len(each.clients) == 1
+            whose = f"client {each.clients[0]}" if alone else "a cohort"
             return [f"a cell of {whose} holds {smallest} rows, fewer than {allowed}"]
     return []
 
@@ -102,16 +99,16 @@ def _small_cells(
 def _not_hidden(level: Level, run: Tapped) -> list[str]:
     """Return what is readable after the first message though it should not be."""
     reasons, parts = [], []
-    for message in run.heard:
-        if isinstance(message.said, Hello | Ranges):
+    for one in run.heard:
+        if isinstance(one.reply, Hello | Ranges):
             continue
-        payload = message.said.payload
+        payload = one.reply.payload
         if not isinstance(payload, Part):
             kind = type(payload).__name__
-            return [f"client {message.client} sent a {kind} in the clear"]
+            return [f"client {one.client} sent a {kind} in the clear"]
         parts.append(payload.values)
-        if _plain(run, message):
-            reasons.append(f"client {message.client} sent its own numbers unhidden")
+        if _plain(run, one):
+            reasons.append(f"client {one.client} sent its own numbers unhidden")
     masked = b"".join(part.tobytes() for part in parts)
     uneven = len(masked) >= ENOUGH and uniform(masked) < UNLIKELY
     if level.scheme == MASKS and uneven:
@@ -119,17 +116,17 @@ def _not_hidden(level: Level, run: Tapped) -> list[str]:
     return reasons
 
 
-def _plain(run: Tapped, message: Heard) -> bool:
+def _plain(run: Tapped, one: Exchange) -> bool:
     """Whether a client's own numbers stand in its answer, as bytes or one by one.
 
     By chance a masked number is the plain one in one of 2^64 cases.
     """
-    part, task = message.said.payload, message.asked.payload.own
+    part, task = one.reply.payload, one.request.payload.own
     if part.phase == KEY:
         return False
     questions = {opening: question for question, opening in OPENING.items()}
     question = replace(task, phase=questions.get(part.phase, part.phase))
-    working = run.sites[message.client].working(message.asked.terms)
+    working = run.sites[one.client].working(one.request.terms)
     own = numbers_for(question, working.rows)
     if own.tobytes() in part.values.tobytes():
         return True
