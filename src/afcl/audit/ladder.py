@@ -13,7 +13,7 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.audit.canaries import canaries
 from afcl.audit.findings import EXACT, ROUNDED, Audit, LevelFinding, measure_attacks
-from afcl.audit.promises import broken_promises, in_words, least_rows
+from afcl.audit.promises import Evidence, broken_promises, in_words
 from afcl.audit.wire import Tapped, tapped
 from afcl.core.scale import Ranges, minmax_box, ranges_of
 from afcl.data import from_frames
@@ -177,10 +177,12 @@ class _Auditor:
             if level.private
             else ()
         )
-        reasons = broken_promises(level, run, released, attacks, canary, self.min_cell)
+        reasons = broken_promises(
+            Evidence(level, run, released, attacks, canary, self.min_cell)
+        )
         return LevelFinding(
             str(level),
-            in_words(level, least_rows(level, self.min_cell)),
+            in_words(level, self.min_cell),
             bool(reasons),
             tuple(dict.fromkeys(reasons)),
             attacks.recovered,

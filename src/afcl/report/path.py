@@ -11,13 +11,14 @@ from afcl.report.tables import folded_table
 from afcl.report.tree import tree_figure
 from afcl.report.words import higher_is_better, index_name, runner_up
 
-#: Height of the curve of the index that chose k; above it stands "k′ =".
+#: Height of the curve of the index that chose k.
 HEIGHT = 250.0
+#: Where it begins; above it stands "k′ =".
 TOP = 44.0
-#: Size of the other indices' curves, and where they begin.
+#: Width of the other indices' curves.
 SMALL_WIDTH = 300.0
+#: Their height.
 SMALL_HEIGHT = 180.0
-SMALL_TOP = 28.0
 
 
 def path_section(run: RunFolder) -> Html:
@@ -85,7 +86,7 @@ def _curve(run: RunFolder, index: str, small: bool = False) -> Html:
         return note(f"{name} is not defined on this path.")
     chart = LineChart(points, WIDTH, HEIGHT, TOP)
     if small:
-        chart = LineChart(points, SMALL_WIDTH, SMALL_HEIGHT, SMALL_TOP)
+        chart = LineChart(points, SMALL_WIDTH, SMALL_HEIGHT)
     ks = [k for k, _ in points]
     value_at = dict(points)
     rival = None if small else runner_up(run)

@@ -33,9 +33,11 @@ RUN = "run.json"
 #: Every file that a page is made of.
 FILES = (RESULT, TRACE, FAILED, PLAN, SITE)
 
-#: Whose folder it is: everybody's, the coordinator's, or one site's.
+#: Whose folder it is: everybody's.
 SIMULATION = "simulation"
+#: It is the coordinator's.
 COORDINATOR = "coordinator"
+#: It is one site's.
 MEMBER = "site"
 #: Bytes in which the first line of a trace ends.
 FIRST_LINE = 100_000

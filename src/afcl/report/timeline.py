@@ -26,8 +26,9 @@ from afcl.report.tables import folded_table
 from afcl.report.words import index_name, tidy
 from afcl.trace import SiteHistory
 
-#: Size of a curve, three of which stand side by side.
+#: Width of a curve, three of which stand side by side.
 CURVE_WIDTH = 340.0
+#: Its height.
 CURVE_HEIGHT = 190.0
 #: Sites with a bar of their own.
 SENDERS = 20
@@ -37,8 +38,9 @@ BAR = 20.0
 NAME = 18
 #: Versions behind that have a bar of their own; older ones share one.
 VERSIONS = 9
-#: Incidents that are listed at once, and how many more can be unfolded.
+#: Incidents that are listed at once.
 INCIDENTS = 12
+#: How many more can be unfolded.
 FOLDED = 400
 
 

@@ -12,9 +12,11 @@ from afcl.report.svg import WIDTH, Scale, axes, colour, figure, mark, marks, tex
 
 #: Branches drawn; what lies below is folded into them.
 BRANCHES = 40
-#: Size of the drawing, and where its highest and its lowest merge may lie.
+#: Height of the drawing.
 HEIGHT = 250.0
+#: Where the highest merge may lie.
 TOP = 36.0
+#: Where the seeds stand.
 BOTTOM = 208.0
 
 
