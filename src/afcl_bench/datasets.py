@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.data.files import MISSING, excerpt, fail, read_frame
+from afcl.data.errors import MISSING, excerpt, fail
+from afcl.data.files import read_frame
 from afcl.data.synthetic import make_mixture, make_sd1, make_sd2, random_mixture
 from afcl_bench.fetch import checksum, class_codes, fetched
 from afcl_bench.sources import SOURCES

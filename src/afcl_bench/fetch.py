@@ -30,7 +30,7 @@ import numpy as np
 
 from afcl import __version__
 from afcl._typing import Floats, Ints
-from afcl.data.files import fail
+from afcl.data.errors import fail
 from afcl_bench.sources import SOURCES, Source
 
 #: Where the sets are; the environment variable `AFCL_DATA_MIRROR` names another place.

@@ -49,6 +49,13 @@ def only(level, seed, **options):
     return found
 
 
+def test_what_is_audited_where_nobody_chooses():
+    open_to_all = ["exact", "affine", "summary", "grouped(5)"]
+    assert default_levels(2, bounded=False) == open_to_all
+    assert default_levels(3, bounded=False) == [*open_to_all, "secure+grouped(5)"]
+    assert default_levels(2, bounded=True) == [*open_to_all, "dp(8)"]
+
+
 def test_the_ladder(seed):
     found = audit(tables(seed), rounds=12, seed=seed, scale=BOUNDS, canary_trials=40)
     by_name = {level.level: level for level in found.levels}

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from afcl.cli import main
-from afcl.data import parquet, stream, texts
+from afcl.data import parquet, sites, stream, texts
 from afcl.data.synthetic import make_sd1
 
 
@@ -79,7 +79,7 @@ def test_large_sites_are_streamed_by_themselves(capsys, monkeypatch):
     monkeypatch.setattr(stream.StreamedTable, "__init__", noted)
     assert call(capsys, *RUN, "a")[0] == 0
     assert used == []
-    monkeypatch.setattr(stream, "STREAM_ABOVE", 1000)
+    monkeypatch.setattr(sites, "STREAM_ABOVE", 1000)
     assert call(capsys, *RUN, "b")[0] == 0
     assert used == ["north", "south"]
 
@@ -96,7 +96,7 @@ def test_what_needs_all_rows(capsys, monkeypatch, words, what):
     code, _, err = call(capsys, *RUN, "a", "--stream", *words)
     assert code == 2
     assert f"--stream: {what} needs all rows in memory; leave --stream out" in err
-    monkeypatch.setattr(stream, "STREAM_ABOVE", 1000)
+    monkeypatch.setattr(sites, "STREAM_ABOVE", 1000)
     code, _, err = call(capsys, *RUN, "a", *words)
     assert code == 0
     assert f"read into memory: {what} needs all rows there" in err

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streamed files: the same rows, errors and hashes as in memory, wherever cuts fall."""
 
-import gzip
 import tracemalloc
 from pathlib import Path
 
@@ -13,33 +12,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from afcl.data import parquet, read_sites, stream, texts
-from afcl.data.stream import HeldTable, StreamedTable, open_sites
+from afcl.data import Table, parquet, read_sites, stream, texts
+from afcl.data import sites as sites_module
+from afcl.data.sites import open_sites
+from afcl.data.stream import StreamedTable
 from afcl.exceptions import InputError
 
-ROWS = "x,y\n1,2\n3,4\n"
+from .written import ROWS, write
+
 WORDS = ["1", "-2.5", "3e2", " 4 ", "+1", '"5"', '"6\n"', "", "NA", "Nan", "nULL"]
 WORDS += ["1_0", "0x1", "1e400", ".5", "1.", "true", "Ann", "inf", "1d5", "٣", "1 2"]
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty working folder, so that messages hold short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def write(name, content=ROWS):
-    path = Path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
-
-
 def streamed(*paths, **options):
     """Return the only site of these, streamed."""
-    (source,) = open_sites(paths, stream=True, **options).sources
+    (source,) = open_sites(paths, stream=True, **options).tables
     assert isinstance(source, StreamedTable)
     return source
 
@@ -68,7 +55,7 @@ def in_memory(path, missing):
 
 def in_parts(path, missing):
     sites = open_sites([path], missing=missing, stream=True)
-    (source,) = sites.sources
+    (source,) = sites.tables
     assert isinstance(source, StreamedTable)
     values = rows_of(source)
     labels = np.arange(len(values))
@@ -212,9 +199,9 @@ def test_parquet_without_the_reader_of_parts(folder, monkeypatch):
         "a.parquet: reading Parquet in parts needs PyArrow: pip install "
         "'afcl[stream]', or read it at once with --no-stream"
     )
-    monkeypatch.setattr(stream, "STREAM_ABOVE", 1)
+    monkeypatch.setattr(sites_module, "STREAM_ABOVE", 1)
     sites = open_sites(["a.parquet"])
-    assert isinstance(sites.sources[0], HeldTable)
+    assert isinstance(sites.tables[0], Table)
     assert sites.notes == (
         "about 0.0 GB are read into memory; to stream them: pip install 'afcl[stream]'",
     )
@@ -232,10 +219,10 @@ def test_a_folder_is_one_site_in_the_order_of_names(folder, stream_it):
     write("north/_SUCCESS", "")
     write("north/.hidden.csv", "z\n1\n")
     sites = open_sites(["north"], stream=stream_it)
-    (source,) = sites.sources
+    (source,) = sites.tables
     assert (source.name, source.columns, source.shape) == ("north", ("x", "y"), (3, 2))
     assert source.streamed is stream_it
-    found = source.table.values if isinstance(source, HeldTable) else rows_of(source)
+    found = source.values if isinstance(source, Table) else rows_of(source)
     assert found.tolist() == [[1, 2], [3, 4], [5, 6]]
     assert sites.notes == ("north/README.md left out: not a table",)
 
@@ -332,18 +319,18 @@ def test_too_few_rows(folder):
 
 def test_large_sites_are_streamed_by_themselves(folder, monkeypatch):
     paths = [write("a.csv"), write("b.csv")]
-    assert [s.streamed for s in open_sites(paths).sources] == [False, False]
-    monkeypatch.setattr(stream, "STREAM_ABOVE", 2 * len(ROWS) - 1)
-    assert [s.streamed for s in open_sites(paths).sources] == [True, True]
-    assert not open_sites(paths, stream=False).sources[0].streamed
-    assert not open_sites(paths[:1]).sources[0].streamed
+    assert [s.streamed for s in open_sites(paths).tables] == [False, False]
+    monkeypatch.setattr(sites_module, "STREAM_ABOVE", 2 * len(ROWS) - 1)
+    assert [s.streamed for s in open_sites(paths).tables] == [True, True]
+    assert not open_sites(paths, stream=False).tables[0].streamed
+    assert not open_sites(paths[:1]).tables[0].streamed
 
 
 def test_what_needs_all_rows_is_not_streamed(folder, monkeypatch):
     path = write("a.csv")
-    monkeypatch.setattr(stream, "STREAM_ABOVE", 1)
+    monkeypatch.setattr(sites_module, "STREAM_ABOVE", 1)
     sites = open_sites([path], whole="level dp(8)")
-    assert not sites.sources[0].streamed
+    assert not sites.tables[0].streamed
     assert sites.notes == (
         "about 0.0 GB are read into memory: level dp(8) needs all rows there",
     )
@@ -354,10 +341,10 @@ def test_what_needs_all_rows_is_not_streamed(folder, monkeypatch):
 
 def test_sizes(folder):
     pl.DataFrame({"x": [1, 2, 3], "y": [4, 5, 6]}).write_parquet("a.parquet")
-    assert stream.size_in_memory(Path("a.parquet")) == 3 * 2 * 8
-    assert stream.size_in_memory(write("a.csv")) == len(ROWS)
+    assert sites_module.size_in_memory(Path("a.parquet")) == 3 * 2 * 8
+    assert sites_module.size_in_memory(write("a.csv")) == len(ROWS)
     packed = write("a.csv.gz")
-    assert stream.size_in_memory(packed) == 4 * packed.stat().st_size
+    assert sites_module.size_in_memory(packed) == 4 * packed.stat().st_size
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv"])

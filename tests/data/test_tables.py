@@ -26,22 +26,7 @@ from afcl.data import (
 )
 from afcl.exceptions import InputError
 
-ROWS = "x,y\n1,2\n3,4\n"
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty working folder, so that messages hold short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def write(name, content=ROWS):
-    path = Path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
+from .written import ROWS, write
 
 
 def refused(call, *args, **kwargs):

@@ -29,7 +29,7 @@ from afcl.core.params import DefaultParams, PaperParams
 from afcl.core.tasks import COUNT, OPEN_SUM, SUM, Part, SecureHello, Task
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.privacy.attacks import (
-    Heard,
+    Exchange,
     Released,
     cohort_sums,
     find_shared,
@@ -51,11 +51,11 @@ def terms(d: int = 2, **options: object) -> Terms:
 
 
 def answer(payload, said, client=0, d=2, **options):
-    return Heard(client, AskStep(terms(d, **options), 1, 1, payload), Update(said))
+    return Exchange(client, AskStep(terms(d, **options), 1, 1, payload), Update(said))
 
 
 def greeting(said, client=0, d=2, rows=10):
-    return Heard(client, AskHello(terms(d)), Hello(rows, said))
+    return Exchange(client, AskHello(terms(d)), Hello(rows, said))
 
 
 def bag(X, labels, clients=(0,), step=0.0):
@@ -131,7 +131,7 @@ def test_first_messages_that_are_rows():
         greeting(Positions(np.array([[0.3, 0.4]]))),
         greeting(cells, client=1),
         greeting(SecureHello(cells, "00"), client=2),
-        Heard(0, AskRanges("run", True), Ranges(3, 2, np.zeros(2), np.ones(2))),
+        Exchange(0, AskRanges("run", True), Ranges(3, 2, np.zeros(2), np.ones(2))),
     ]
     assert width_of(heard) == 2
     assert found(match_first_message(heard)) == [[0.1, 0.2], [0.3, 0.4]]
@@ -260,8 +260,8 @@ def secure_exchange(tables, leave_out=()):
     for client, X in enumerate(tables):
         working.append(view(X, params, np.random.default_rng(client)))
         said = hello(working[-1], params, np.random.default_rng(client))
-        heard.append(Heard(client, AskHello(terms()), said))
-    keys = tuple(each.said.payload.key for each in heard)
+        heard.append(Exchange(client, AskHello(terms()), said))
+    keys = tuple(each.reply.payload.key for each in heard)
     seeds = np.array([[0.25, 0.25], [0.75, 0.75]])
     for phase in (COUNT, SUM):
         for client in set(range(len(tables))) - set(leave_out):
@@ -269,7 +269,7 @@ def secure_exchange(tables, leave_out=()):
             task = Task(0, phase, members, keys, client, seeds, np.arange(2))
             answered, _ = step(Addressed(None, task), working[client], None, params)
             asked = AskStep(terms(), 1, 1, Addressed(None, task))
-            heard.append(Heard(client, asked, answered))
+            heard.append(Exchange(client, asked, answered))
     return heard
 
 
@@ -289,7 +289,7 @@ def test_parts_alone_are_no_cells():
     pytest.importorskip("cryptography")
     tables = list(np.random.default_rng(0).random((3, 20, 2)))
     heard = secure_exchange(tables)
-    parts = [each.said.payload for each in heard if isinstance(each.asked, AskStep)]
+    parts = [each.reply.payload for each in heard if isinstance(each.request, AskStep)]
     assert all(isinstance(part, Part) for part in parts)
     seen = releases(heard)
     assert sorted(len(each.clients) for each in seen) == [1, 1, 1, 3]

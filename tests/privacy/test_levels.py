@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from afcl.exceptions import InputError
 from afcl.privacy import Level, level_for, parse_level, too_small
+from afcl.registry import LEVELS as FAMILIES
 
 LEVELS = [
     "exact",
@@ -180,3 +183,11 @@ def test_small_clients_are_pointed_at_cohorts(sizes, min_cell, level, warns):
     assert (note is not None) is warns
     if note is not None:
         assert "secure" in note
+
+
+def test_the_page_on_privacy_has_a_row_for_every_level():
+    page = Path(__file__).parents[2] / "docs" / "privacy.md"
+    table = page.read_text(encoding="utf-8").split("## Choose a level")[1]
+    rows = re.findall(r"^\| `([^`]+)`", table.split("```")[0], re.MULTILINE)
+    assert {parse_level(row).listed_as for row in rows} == set(FAMILIES)
+    assert {family.examples[0] for family in FAMILIES.values()} <= set(rows)

@@ -17,8 +17,9 @@ from afcl.core.params import DefaultParams
 from afcl.core.rows import TableRows
 from afcl.core.terms import AskAnnouncement, AskRanges
 from afcl.data import parquet, texts
-from afcl.data.stream import HeldTable, StreamedTable, open_sites
-from afcl.data.streamed_rows import StreamedRows
+from afcl.data.sites import open_sites
+from afcl.data.stream import StreamedRows, StreamedTable
+from afcl.data.tables import Table
 from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
@@ -50,7 +51,7 @@ def mixture(n_rows, seed):
 
 
 def opened(path, **options):
-    (source,) = open_sites([path], **options).sources
+    (source,) = open_sites([path], **options).tables
     return source
 
 
@@ -138,8 +139,8 @@ def test_a_whole_run_gives_the_same_bits(tmp_path, seed, ending):
     runs = []
     for stream in (True, False):
         sites = open_sites(paths, missing="drop", stream=stream)
-        outcome = simulate(spec, [source.rows for source in sites.sources])
-        runs.append((sites.sources, outcome))
+        outcome = simulate(spec, [source.rows for source in sites.tables])
+        runs.append((sites.tables, outcome))
     (files, ours), (held, theirs) = runs
     assert ours.clustering.k == theirs.clustering.k
     assert ours.clustering.centers is not None
@@ -215,8 +216,8 @@ def test_a_streamed_site_is_not_read_for_a_picture(tmp_path):
         member.read()
     held = replace(member, stream=None)
     assert held.read().tables[0].values.shape == (50, 3)
-    assert isinstance(held.open().sources[0], HeldTable)
-    assert isinstance(member.open().sources[0].rows, StreamedTable)
+    assert isinstance(held.open().tables[0], Table)
+    assert isinstance(member.open().tables[0].rows, StreamedTable)
 
 
 def test_labels_of_a_site_that_changes_are_not_half_written(tmp_path):

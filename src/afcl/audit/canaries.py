@@ -19,8 +19,9 @@ from afcl.runtime.codec import decode, encode
 from afcl.runtime.site import Site
 from afcl.scale import Box
 
-#: Rows of the table, all at one place of the unit box.
+#: Rows of the table.
 ROWS = 40
+#: Where they all are, in every column of the unit box.
 PLACE = 0.25
 #: Where the canary is, if it is in the table.
 CANARY = 0.75
@@ -48,29 +49,14 @@ def canaries(
     most = epsilon_lower_bound(half, half, 0, half, level.delta)
     if 0 < most <= level.epsilon:
         claims.append(most / 2)
-    return tuple(
-        CanaryResult(
-            claim,
-            _measured(
-                replace(level, epsilon=claim), n_features, min_cell, trials, seed
-            ),
-        )
-        for claim in claims
-    )
-
-
-def _measured(
-    level: Level, n_features: int, min_cell: int, trials: int, seed: int
-) -> float:
-    rows = np.full((ROWS, n_features), PLACE)
-    return canary_test(
-        _release(level, n_features, min_cell),
-        rows,
-        np.full(n_features, CANARY),
-        trials,
-        np.random.default_rng(seed),
-        level.delta,
-    ).epsilon
+    rows, canary = np.full((ROWS, n_features), PLACE), np.full(n_features, CANARY)
+    found = []
+    for claim in claims:
+        release = _release(replace(level, epsilon=claim), n_features, min_cell)
+        rng = np.random.default_rng(seed)
+        shown = canary_test(release, rows, canary, trials, rng, level.delta)
+        found.append(CanaryResult(claim, shown.epsilon))
+    return tuple(found)
 
 
 def _release(

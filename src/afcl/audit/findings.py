@@ -12,13 +12,14 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from afcl._typing import Bools, Floats
-from afcl.core.messages import Hello, Positions
+from afcl.core.messages import Positions
 from afcl.privacy.attacks import (
     Candidates,
-    Heard,
+    Exchange,
     Released,
     find_shared,
     find_singletons,
+    hellos,
     invert,
     match_first_message,
     solve_pulls,
@@ -145,7 +146,7 @@ class AttackResults:
 
 
 def measure_attacks(
-    heard: Sequence[Heard],
+    heard: Sequence[Exchange],
     released: Sequence[Released],
     rows: Floats,
     tolerance: float = EXACT,
@@ -155,7 +156,10 @@ def measure_attacks(
     known = np.zeros(rows.shape[0], dtype=np.bool_)
     attacks: list[Attack] = []
     named: list[Floats] = []
-    places = [each.cells.means for each in released] + list(_points(heard))
+    places = [each.cells.means for each in released]
+    # Bare points of first messages have a place too.
+    payloads = [payload for _, payload in hellos(heard)]
+    places += [each.points for each in payloads if isinstance(each, Positions)]
     for found in (
         invert(heard),
         solve_pulls(heard),
@@ -184,12 +188,6 @@ def measure_attacks(
         float(_hits(shared, rows, tree, EXACT)[1].mean()) if len(shared) else 0.0,
         _nearest(named if known.mean() > RIGHT else places + named, rows, tree),
     )
-
-
-def _points(heard: Sequence[Heard]) -> list[Floats]:
-    """Return bare points of first messages."""
-    payloads = [m.said.payload for m in heard if isinstance(m.said, Hello)]
-    return [payload.points for payload in payloads if isinstance(payload, Positions)]
 
 
 def _hits(

@@ -13,13 +13,14 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.audit.canaries import canaries
 from afcl.audit.findings import EXACT, ROUNDED, Audit, LevelFinding, measure_attacks
-from afcl.audit.promises import broken_promises, in_words, least_rows
+from afcl.audit.promises import Evidence, broken_promises, in_words
 from afcl.audit.wire import Tapped, tapped
 from afcl.data import from_frames
 from afcl.exceptions import InputError
 from afcl.metrics import adjusted_rand, silhouette
 from afcl.privacy.attacks import releases
 from afcl.privacy.levels import Level, parse_level
+from afcl.registry import LEVELS
 from afcl.scale import Ranges, minmax_box, ranges_of
 
 #: The level everything is compared with.
@@ -37,10 +38,13 @@ def default_levels(n_clients: int, bounded: bool) -> list[str]:
 
     `dp` needs public bounds of every column, `secure` at least three clients.
     """
-    levels = ["exact", "affine", "summary", "grouped(5)"]
-    if n_clients >= SMALLEST_COHORT:
-        levels.append("secure+grouped(5)")
-    return [*levels, "dp(8)"] if bounded else levels
+    known = (each.examples[0] for each in LEVELS.values() if each.audited)
+    return [
+        str(level)
+        for level in map(parse_level, known)
+        if (bounded or not level.private)
+        and (n_clients >= SMALLEST_COHORT or not level.secure)
+    ]
 
 
 def audit(
@@ -173,10 +177,12 @@ class _Auditor:
             if level.private
             else ()
         )
-        reasons = broken_promises(level, run, released, attacks, canary, self.min_cell)
+        reasons = broken_promises(
+            Evidence(level, run, released, attacks, canary, self.min_cell)
+        )
         return LevelFinding(
             str(level),
-            in_words(level, least_rows(level, self.min_cell)),
+            in_words(level, self.min_cell),
             bool(reasons),
             tuple(dict.fromkeys(reasons)),
             attacks.recovered,
@@ -193,7 +199,7 @@ class _Auditor:
 
     def _run(self, level: Level, curious: bool) -> Tapped:
         options: dict[str, Any] = {}
-        if level.family not in ("exact", "affine"):
+        if level.sends_cells:
             options = {"min_cell": self.min_cell, "cohort": self.cohort}
             if curious and level.family != "dp-rounds":
                 options["contacts"] = self.rounds + 1
@@ -225,7 +231,7 @@ class _Auditor:
 
 def _notes(level: Level, run: Tapped) -> tuple[str, ...]:
     """Say what the agreement on scales gave away."""
-    sent = [message.said for message in run.heard if isinstance(message.said, Ranges)]
+    sent = [one.reply for one in run.heard if isinstance(one.reply, Ranges)]
     exact = 0
     for ranges, site in zip(sent, run.sites, strict=True):
         if ranges.low.size:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import chdtrc
@@ -16,7 +17,7 @@ from afcl.core.messages import Hello
 from afcl.core.tasks import KEY, OPENING, Part
 from afcl.core.terms import AskHello
 from afcl.privacy.accountant import compose, epsilon_of
-from afcl.privacy.attacks import Heard, Released
+from afcl.privacy.attacks import Exchange, Released
 from afcl.privacy.levels import MASKS, Level
 from afcl.privacy.masks import numbers_for
 from afcl.runtime.codec import decode
@@ -29,69 +30,66 @@ UNLIKELY = 1e-9
 ENOUGH = 2048
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a level's promises are held against: a run at it, attacked and tested."""
+
+    level: Level
+    run: Tapped
+    released: Sequence[Released]
+    attacks: AttackResults
+    canary: Sequence[CanaryResult]
+    min_cell: int
+
+
+class Promise(NamedTuple):
+    """Something promised: by which levels, in which words, and how that is tested."""
+
+    is_made: Callable[[Level], bool]
+    words: str
+    broken: Callable[[Evidence], list[str]]
+
+
 def least_rows(level: Level, min_cell: int) -> int:
     """Return how many rows a cell must hold at a level."""
-    if level.family in ("exact", "affine"):
-        return 1
-    return max(min_cell, level.group)
+    return max(min_cell, level.group) if level.sends_cells else 1
 
 
-def in_words(level: Level, least: int) -> str:
-    """Say what a level promises; `exact` and `affine` promise nothing."""
-    if level.family in ("exact", "affine"):
-        return ""
-    cells = f"no cell of fewer than {least} rows"
-    if level.family == "summary":
-        return cells
-    parts = ["no row recovered", cells]
-    if level.private:
-        parts.append(f"epsilon at most {level.epsilon:g}")
-    if level.secure:
-        parts.append("sums over cohorts only after the first message")
-    return "; ".join(parts)
+def in_words(level: Level, min_cell: int) -> str:
+    """Say what a level promises: nothing, unless clients send cells."""
+    least = least_rows(level, min_cell)
+    made = (promise.words for promise in PROMISES if promise.is_made(level))
+    return "; ".join(words.format(least=least, level=level) for words in made)
 
 
-def broken_promises(
-    level: Level,
-    run: Tapped,
-    released: Sequence[Released],
-    attacks: AttackResults,
-    canary: Sequence[CanaryResult],
-    min_cell: int,
-) -> list[str]:
+def broken_promises(found: Evidence) -> list[str]:
     """Return in words what a level promised and did not keep."""
-    if level.family in ("exact", "affine"):
-        return []
-    reasons = [*_small_cells(released, least_rows(level, min_cell), min_cell)]
-    if level.family == "summary":
-        return reasons
+    made = [promise for promise in PROMISES if promise.is_made(found.level)]
+    return [reason for promise in made for reason in promise.broken(found)]
+
+
+def _recovered(found: Evidence) -> list[str]:
+    attacks, reasons = found.attacks, []
     if attacks.recovered > 0:
         which = [attack.name for attack in attacks.attacks if attack.counts]
         reasons.append(
             f"{attacks.recovered:.2%} of the rows were recovered ({', '.join(which)})"
         )
-    reasons += [
+    return reasons + [
         f"what stands for the rows of client {client} was formed anew"
-        for client, site in enumerate(run.sites)
+        for client, site in enumerate(found.run.sites)
         if len(site.stood) > 1
     ]
-    if level.secure:
-        reasons += _not_hidden(level, run)
-    if level.private:
-        reasons += _not_private(level, run, canary)
-    return reasons
 
 
-def _small_cells(
-    released: Sequence[Released], least: int, least_of_cohorts: int
-) -> list[str]:
-    for each in released:
-        allowed = least if len(each.clients) == 1 else least_of_cohorts
+def _small_cells(found: Evidence) -> list[str]:
+    least = least_rows(found.level, found.min_cell)
+    for each in found.released:
+        alone = len(each.clients) == 1
+        allowed = least if alone else found.min_cell
         smallest = int(each.cells.counts.min())
         if smallest < allowed:
-            whose = f"client {each.clients[0]}"
-            if len(each.clients) > 1:
-                whose = "a cohort"
+            whose = f"client {each.clients[0]}" if alone else "a cohort"
             return [f"a cell of {whose} holds {smallest} rows, fewer than {allowed}"]
     return []
 
@@ -99,37 +97,37 @@ def _small_cells(
 # ------------------------------------------------------------------ secure
 
 
-def _not_hidden(level: Level, run: Tapped) -> list[str]:
+def _not_hidden(found: Evidence) -> list[str]:
     """Return what is readable after the first message though it should not be."""
     reasons, parts = [], []
-    for message in run.heard:
-        if isinstance(message.said, Hello | Ranges):
+    for one in found.run.heard:
+        if isinstance(one.reply, Hello | Ranges):
             continue
-        payload = message.said.payload
+        payload = one.reply.payload
         if not isinstance(payload, Part):
             kind = type(payload).__name__
-            return [f"client {message.client} sent a {kind} in the clear"]
+            return [f"client {one.client} sent a {kind} in the clear"]
         parts.append(payload.values)
-        if _plain(run, message):
-            reasons.append(f"client {message.client} sent its own numbers unhidden")
+        if _plain(found.run, one):
+            reasons.append(f"client {one.client} sent its own numbers unhidden")
     masked = b"".join(part.tobytes() for part in parts)
     uneven = len(masked) >= ENOUGH and uniform(masked) < UNLIKELY
-    if level.scheme == MASKS and uneven:
+    if found.level.scheme == MASKS and uneven:
         reasons.append("masked bytes are not uniform")
     return reasons
 
 
-def _plain(run: Tapped, message: Heard) -> bool:
+def _plain(run: Tapped, one: Exchange) -> bool:
     """Whether a client's own numbers stand in its answer, as bytes or one by one.
 
     By chance a masked number is the plain one in one of 2^64 cases.
     """
-    part, task = message.said.payload, message.asked.payload.own
+    part, task = one.reply.payload, one.request.payload.own
     if part.phase == KEY:
         return False
     questions = {opening: question for question, opening in OPENING.items()}
     question = replace(task, phase=questions.get(part.phase, part.phase))
-    working = run.sites[message.client].working(message.asked.terms)
+    working = run.sites[one.client].working(one.request.terms)
     own = numbers_for(question, working.rows)
     if own.tobytes() in part.values.tobytes():
         return True
@@ -150,15 +148,14 @@ def uniform(data: bytes) -> float:
 # ------------------------------------------------------------------ dp
 
 
-def _not_private(
-    level: Level, run: Tapped, canary: Sequence[CanaryResult]
-) -> list[str]:
+def _not_private(found: Evidence) -> list[str]:
+    level = found.level
     reasons = [
         f"a canary shows epsilon {each.measured:.2f}, claimed is {each.claimed:.2f}"
-        for each in canary
+        for each in found.canary
         if each.measured > each.claimed
     ]
-    for client, site in enumerate(run.sites):
+    for client, site in enumerate(found.run.sites):
         cost = epsilon_of(compose(site.charged.values()), level.delta)
         if not site.charged:
             reasons.append(f"client {client} wrote nothing into its account")
@@ -175,3 +172,26 @@ def _says_the_same(site: TappedSite) -> bool:
         if isinstance(decode(request), AskHello):
             return Site.answer(site, request) == answer
     return True
+
+
+#: All promises, in the order they are told. A new one is an entry here.
+PROMISES = (
+    Promise(
+        lambda level: level.sends_cells and level.family != "summary",
+        "no row recovered",
+        _recovered,
+    ),
+    Promise(
+        lambda level: level.sends_cells,
+        "no cell of fewer than {least} rows",
+        _small_cells,
+    ),
+    Promise(
+        lambda level: level.private, "epsilon at most {level.epsilon:g}", _not_private
+    ),
+    Promise(
+        lambda level: level.secure,
+        "sums over cohorts only after the first message",
+        _not_hidden,
+    ),
+)

@@ -15,7 +15,7 @@ from afcl.core.protocol import AnyMethod
 from afcl.core.terms import Terms
 from afcl.methods import get_method
 from afcl.methods.presets import PRESETS
-from afcl.privacy.attacks import Heard
+from afcl.privacy.attacks import Exchange
 from afcl.privacy.levels import Level, parse_level
 from afcl.privacy.masks import Sealed
 from afcl.registry import LEVELS
@@ -109,7 +109,7 @@ class Tapped:
 
     outcome: Outcome
     sites: tuple[TappedSite, ...]
-    heard: tuple[Heard, ...] = field(repr=False)
+    heard: tuple[Exchange, ...] = field(repr=False)
 
     @property
     def terms(self) -> Terms:
@@ -127,8 +127,7 @@ class Tapped:
 
 def method_at(level: Level) -> AnyMethod:
     """Return the method that knows a level: the first preset that does."""
-    family = "secure" if level.secure else level.family
-    return get_method(PRESETS[LEVELS[family].presets[0]])
+    return get_method(PRESETS[LEVELS[level.listed_as].presets[0]])
 
 
 def tapped(
@@ -156,7 +155,7 @@ def tapped(
     bound = Schedule().bind(len(sites), seed)
     finished = Coordinator(spec, InProcess(sites, bound)).run()
     heard = tuple(
-        Heard(client, decode(request), decode(answer))
+        Exchange(client, decode(request), decode(answer))
         for client, site in enumerate(sites)
         for request, answer in site.wire
     )

@@ -76,7 +76,7 @@ def audit(
     """
     from afcl.audit import audit as run_audit
     from afcl.audit import default_levels
-    from afcl.data.tables import read_sites
+    from afcl.data import read_sites
     from afcl.privacy import parse_level
 
     public = bounds(ranges)

@@ -12,7 +12,7 @@ from typing import Any
 
 from afcl.cli.report import write_at_the_end
 from afcl.core.protocol import AnyMethod
-from afcl.data.stream import OpenSites
+from afcl.data.sites import Sites, SiteTable
 from afcl.runtime import results
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.journal import Journal
@@ -22,7 +22,7 @@ from afcl.trace import Event, Trace, to_line
 
 
 def execute(
-    sites: OpenSites,
+    sites: Sites[SiteTable],
     out: Path,
     method: AnyMethod,
     options: dict[str, Any],
@@ -31,7 +31,7 @@ def execute(
     scale: Any = "minmax",
 ) -> dict[str, Any]:
     """Run, label, write the folder and its page; return what ``result.json`` holds."""
-    names = tuple(source.name for source in sites.sources)
+    names = tuple(source.name for source in sites.tables)
     spec = Spec(
         method,
         options,
@@ -54,7 +54,7 @@ def execute(
 
         outcome = simulate(
             spec,
-            [source.rows for source in sites.sources],
+            [source.rows for source in sites.tables],
             as_schedule(parameters["participation"]),
             journal=journal,
             trace=Trace(listen),
@@ -63,7 +63,7 @@ def execute(
     result = results.describe_simulated(outcome, names, sites.columns, parameters)
     labels = {
         source.name: source.in_input_order(values)
-        for source, values in zip(sites.sources, outcome.labels, strict=True)
+        for source, values in zip(sites.tables, outcome.labels, strict=True)
     }
     results.write_result(out, result, labels)
     write_at_the_end(out)

@@ -19,7 +19,7 @@ def predict(
     """Label new rows by the clusters of a finished run (CSV, column `cluster`)."""
     import numpy as np
 
-    from afcl.data.tables import in_input_order, read_sites
+    from afcl.data import read_sites
     from afcl.exceptions import InputError
     from afcl.kernels import assign
     from afcl.runtime.results import box_of, read_result, write_text
@@ -33,7 +33,7 @@ def predict(
     box = box_of(result)
     centers = box.scale(np.array(result["centers"]))
     rows = box.scale(sites.tables[0].values)
-    labels = in_input_order(assign(rows, centers)[0], sites.kept[0])
+    labels = sites.tables[0].in_input_order(assign(rows, centers)[0])
     text = "\n".join(["cluster", *(str(label) for label in labels)]) + "\n"
     if out is None:
         typer.echo(text, nl=False)

@@ -138,7 +138,7 @@ def cluster_files(
     """Run on files and write the folder; say whether it was done already."""
     from afcl import __version__
     from afcl.cli.execute import execute
-    from afcl.data.stream import open_sites
+    from afcl.data.sites import open_sites
     from afcl.privacy import EXACT_WARNING, parse_level, too_small
     from afcl.runtime.requirements import requirements
     from afcl.runtime.results import fingerprint, open_folder
@@ -160,10 +160,10 @@ def cluster_files(
         stream=stream,
         whole="" if level == "summary" else _needing(chosen, level),
     )
-    as_schedule(chosen["participation"]).bind(len(sites.sources), chosen["seed"])
+    as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])
     parameters = {**chosen, "privacy": level}
     identity = fingerprint(
-        [f"{s.name} {s.fingerprint()}" for s in sites.sources],
+        [f"{s.name} {s.fingerprint()}" for s in sites.tables],
         {**parameters, "version": __version__},
     )
     finished = open_folder(out, identity, force)
@@ -174,7 +174,7 @@ def cluster_files(
     if level == "exact":
         print(f"warning: {EXACT_WARNING}", file=sys.stderr)
     if level != "rival":
-        sizes = [source.shape[0] for source in sites.sources]
+        sizes = [source.shape[0] for source in sites.tables]
         small = too_small(sizes, chosen["min_cell"], level)
         if small is not None:
             print(f"warning: {small}", file=sys.stderr)

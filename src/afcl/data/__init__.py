@@ -6,6 +6,9 @@ Light to import: Polars and scikit-learn are loaded by the functions that need t
 
 from __future__ import annotations
 
+from afcl.data.frames import from_frames
+from afcl.data.names import site_names
+from afcl.data.sites import Sites, read_sites
 from afcl.data.split import (
     column_split,
     dirichlet_split,
@@ -15,15 +18,7 @@ from afcl.data.split import (
     paper_leak_split,
 )
 from afcl.data.synthetic import make_mixture, make_sd1, make_sd2, random_mixture
-from afcl.data.tables import (
-    Sites,
-    Table,
-    fingerprint,
-    from_frames,
-    in_input_order,
-    read_sites,
-    site_names,
-)
+from afcl.data.tables import Table, fingerprint, in_input_order
 
 __all__ = [
     "Sites",

@@ -15,6 +15,8 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 ENDINGS = (".csv.gz", ".tsv.gz", ".csv", ".tsv", ".parquet")
 #: Cells of a text column (in lower case) that mean "no value".
 MISSING = ("", "?", "na", "n/a", "nan", "none", "null")
+#: Cells of a text column (in lower case) that are booleans.
+FLAGS = {"true": 1.0, "false": 0.0}
 #: Longest excerpt of a cell in an error line.
 EXCERPT = 40
 

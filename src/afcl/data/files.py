@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from afcl._typing import Floats
+from afcl._typing import Bools, Floats
 from afcl.data.errors import (
+    FLAGS,
     MISSING,
     drop_option,
     empty,
@@ -38,25 +39,8 @@ from afcl.exceptions import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "MISSING",
-    "check_path",
-    "excerpt",
-    "fail",
-    "matrix",
-    "names_in",
-    "no_rows",
-    "numbers",
-    "read_frame",
-    "read_frames",
-    "rows_in",
-]
 
-#: Cells of a text column (in lower case) that are booleans.
-FLAGS = {"true": 1.0, "false": 0.0}
-
-
-def check_path(path: Path) -> None:
+def _check_path(path: Path) -> None:
     """Refuse what is not a readable kind of file, before anything is read."""
     if not os.path.exists(path):
         raise fail(f"{path}: no such file; check the name and the folder")
@@ -74,7 +58,7 @@ def names_in(path: Path) -> tuple[list[str], list[str]]:
 
     Unnamed columns and the index columns of saved data frames are left out.
     """
-    check_path(path)
+    _check_path(path)
     with _reading(path):
         names = parquet_names(path) if _is_parquet(path) else text_names(path)
     index = [c for c in names if c.startswith(("\0", "__index_level_"))]
@@ -165,9 +149,11 @@ def numbers(series: pl.Series, path: Path, before: int = 0) -> Floats:
     else:
         values = pl.repeat(None, len(series), dtype=pl.Float64, eager=True)
     if values.null_count():
-        _refuse_text(values, series, path, before)
+        text = (values.is_null() & _has_value(series)).to_numpy()
+        _refuse(text, "not a number", series, path, before)
     array: Floats = values.to_numpy().astype(np.float64, copy=False)
-    _refuse_infinite(array, series, path, before)
+    infinite = "and infinite values are never accepted"
+    _refuse(np.isinf(array), infinite, series, path, before)
     return array
 
 
@@ -184,13 +170,13 @@ def _parsed(series: pl.Series) -> pl.Series:
     return values.fill_null(flags)
 
 
-def _refuse_text(values: pl.Series, series: pl.Series, path: Path, before: int) -> None:
-    """Refuse cells that hold something other than a number or a missing value."""
-    text = (values.is_null() & _has_value(series)).arg_true()
-    if len(text):
+def _refuse(cells: Bools, why: str, series: pl.Series, path: Path, before: int) -> None:
+    """Refuse a column with such cells, and name the first of them."""
+    if cells.any():
+        row = int(np.argmax(cells))
         raise fail(
-            f"{path}: column {series.name!r}, row {before + text[0] + 1} is "
-            f"{excerpt(series[text[0]])}, not a number; correct it or leave the column "
+            f"{path}: column {series.name!r}, row {before + row + 1} is "
+            f"{excerpt(series[row])}, {why}; correct it or leave the column "
             f"out with {drop_option(series.name)}"
         )
 
@@ -203,18 +189,6 @@ def _has_value(series: pl.Series) -> pl.Series:
         return series.is_not_null()
     words = series.fill_null("").str.strip_chars().str.to_lowercase()
     return ~words.is_in(MISSING)
-
-
-def _refuse_infinite(array: Floats, series: pl.Series, path: Path, before: int) -> None:
-    """Refuse infinite values, whatever the policy for missing ones."""
-    infinite = np.isinf(array)
-    if infinite.any():
-        row = int(np.argmax(infinite))
-        raise fail(
-            f"{path}: column {series.name!r}, row {before + row + 1} is "
-            f"{excerpt(series[row])}, and infinite values are never accepted; "
-            f"correct it or leave the column out with {drop_option(series.name)}"
-        )
 
 
 @contextmanager

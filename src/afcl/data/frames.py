@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afcl._typing import AnyArray, Floats
-from afcl.data.files import FLAGS, MISSING, excerpt, fail
+from afcl.data.errors import FLAGS, MISSING, excerpt, fail
 
 Labels: TypeAlias = tuple[Any, ...]
 

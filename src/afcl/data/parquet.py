@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 BATCH = 1 << 17
 #: Bytes of the file that are read at once over all columns.
 BUFFERS = 1 << 23
-#: Bytes of the file that are read at once for one column, at most and at least.
+#: Bytes of the file that are read at once for one column, at most.
 BUFFER = 1 << 16
+#: The same, at least.
 SMALLEST_BUFFER = 1 << 12
 #: Fewest rows of a batch, however many columns there are.
 FEWEST_ROWS = 256

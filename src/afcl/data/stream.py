@@ -8,40 +8,29 @@ later pass yields the same rows in the same order, so that nothing is ever kept.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
 from afcl.data.errors import ending, fail
-from afcl.data.files import names_in, rows_in
-from afcl.data.names import AnyPath
-from afcl.data.parquet import can_stream_parquet, memory_needed
+from afcl.data.files import rows_in
+from afcl.data.parquet import memory_needed
 from afcl.data.sources import SiteFiles, SiteReader
-from afcl.data.streamed_rows import StreamedRows
-from afcl.data.tables import (
-    Table,
-    add_to_digest,
-    begin_digest,
-    in_input_order,
-    look_into,
-    read_table,
-)
+from afcl.data.tables import add_to_digest, begin_digest, in_input_order
+from afcl.exceptions import InputError
+from afcl.parts import rows_in_a_part
 from afcl.scale import Box, Ranges
 
-#: Sites that hold more than this many bytes together are streamed.
-STREAM_ABOVE = 1 << 30
-#: How much text a compressed file holds for each of its bytes, about.
-UNPACKED = 4
 #: Memory for open pages beyond which it is worth a note.
 MUCH = 250_000_000
 #: Rows whose median stands for that of all.
 MEDIAN_ROWS = 131_072
 #: Numbers that such a sample may hold; with many columns it has fewer rows.
 MEDIAN_NUMBERS = 1 << 22
+
+T = TypeVar("T")
 
 
 class StreamedTable:
@@ -217,129 +206,6 @@ class StreamedTable:
         return fail(f"{self.path}: changed while it was read; start again")
 
 
-@dataclass(frozen=True, slots=True)
-class HeldTable:
-    """One site's rows in memory, with which rows of its files they are."""
-
-    table: Table
-    kept: Bools
-    streamed = False
-
-    @property
-    def name(self) -> str:
-        """The site."""
-        return self.table.name
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return self.table.columns
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and of columns."""
-        n, d = self.table.values.shape
-        return n, d
-
-    @property
-    def rows(self) -> Floats:
-        """What a client works on: the table."""
-        return self.table.values
-
-    def fingerprint(self) -> str:
-        """Return a hash of the rows and the columns' names."""
-        return self.table.fingerprint()
-
-    def in_input_order(self, labels: Ints) -> Ints:
-        """Spread the labels over all rows of the file; -1 for those left out."""
-        return in_input_order(labels, self.kept)
-
-
-Source: TypeAlias = HeldTable | StreamedTable
-
-
-@dataclass(frozen=True, slots=True)
-class OpenSites:
-    """The sites of a run, in memory or not.
-
-    Attributes
-    ----------
-    sources : tuple of HeldTable or StreamedTable
-        One per site, all with the same columns in the same order.
-    notes : tuple of str
-        What was left out and why, one line each.
-    """
-
-    sources: tuple[Source, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that every site has."""
-        return self.sources[0].columns
-
-
-def open_sites(
-    paths: Iterable[AnyPath],
-    columns: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
-    missing: str = "error",
-    min_rows: int = 1,
-    stream: bool | None = None,
-    whole: str = "",
-) -> OpenSites:
-    """Read the sites as :func:`~afcl.data.read_sites` does, or make them ready to.
-
-    Parameters
-    ----------
-    paths, columns, drop, missing, min_rows
-        As in :func:`~afcl.data.read_sites`.
-    stream : bool, optional
-        Whether the rows stay in their files. By default they do if all sites together
-        are larger than 1 GiB: Parquet by the numbers in it, text by its length.
-    whole : str
-        What needs all rows in memory, if something does.
-    """
-    named, common, notes = look_into(paths, columns, drop, missing)
-    if stream and whole:
-        raise fail(f"--stream: {whole} needs all rows in memory; leave --stream out")
-    if stream is None:
-        stream, why_not = _choose([site for _, site in named], whole)
-        notes += why_not
-    sources: list[Source] = []
-    for name, site in named:
-        if stream:
-            streamed = StreamedTable(name, site, common, missing, min_rows)
-            notes += streamed.notes
-            sources.append(streamed)
-        else:
-            table, kept, dropped = read_table(name, site, common, missing, min_rows)
-            notes += dropped
-            sources.append(HeldTable(table, kept))
-    return OpenSites(tuple(sources), tuple(notes))
-
-
-def _choose(sites: Sequence[SiteFiles], whole: str) -> tuple[bool, list[str]]:
-    """Return whether to stream, and a note if that would be better but cannot be."""
-    files = [file for site in sites for file in site.files]
-    size = sum(map(size_in_memory, files))
-    if size <= STREAM_ABOVE:
-        return False, []
-    about = f"about {size / 1e9:.1f} GB are read into memory"
-    if whole:
-        return False, [f"{about}: {whole} needs all rows there"]
-    if not can_stream_parquet() and any(ending(f) == ".parquet" for f in files):
-        return False, [f"{about}; to stream them: pip install 'afcl[stream]'"]
-    return True, []
-
-
-def size_in_memory(path: Path) -> int:
-    """Return about how many bytes a file takes in memory: its numbers, or its text."""
-    if ending(path) == ".parquet":
-        return rows_in(path) * len(names_in(path)[0]) * 8
-    return os.path.getsize(path) * (UNPACKED if ending(path).endswith(".gz") else 1)
-
-
 def _stamps(site: SiteFiles) -> list[tuple[int, int]]:
     found = [os.stat(file) for file in site.files]
     return [(about.st_size, about.st_mtime_ns) for about in found]
@@ -356,3 +222,74 @@ def _much(site: SiteFiles, columns: Sequence[str]) -> list[str]:
                 f"{need / 1e9:.1f} GB; row groups of 8,192 rows would take less"
             )
     return notes
+
+
+# ------------------------------------------------------------- in agreed units
+
+
+class Kept(Protocol):
+    """Rows that are kept elsewhere, in their own columns and units."""
+
+    shape: tuple[int, int]
+
+    def take(self, index: Ints) -> Floats:
+        """Return the rows at these increasing positions."""
+        ...
+
+
+K = TypeVar("K", bound=Kept)
+
+
+class AgreedRows(Generic[K]):
+    """Rows that are kept elsewhere, in agreed columns and units.
+
+    Parameters
+    ----------
+    table
+        Where they are.
+    box
+        The agreed map.
+    places
+        Where the agreed columns are; None: they are the table's.
+    """
+
+    def __init__(self, table: K, box: Box, places: Ints | None = None) -> None:
+        self._table = table
+        self._box = box
+        self._places = places
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and of features."""
+        return self._table.shape[0], self._box.low.shape[0]
+
+    def take(self, index: Ints) -> Floats:
+        """Return the rows at these increasing positions."""
+        rows = self._table.take(index)
+        return self._box.scale(rows if self._places is None else rows[:, self._places])
+
+
+class StreamedRows(AgreedRows[StreamedTable]):
+    """The rows of a streamed table, cut as those in memory are.
+
+    The parts are cut where those of a table in memory are, which makes the sums over
+    them equal bit by bit.
+    """
+
+    def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
+        """Yield what `work` makes of each part of the rows, in their order."""
+        size = rows_in_a_part(self.shape[1])
+        for part in self._table.parts(size, self._places):
+            # In place, what the box does to a table.
+            part -= self._box.low
+            part /= self._box.span
+            made = work(part)
+            del part  # the next one is read before it would be forgotten
+            yield made
+
+    def table(self) -> Floats:
+        """Refuse to return all rows at once."""
+        raise InputError(
+            f"{self._table.path}: this needs all rows in memory: use --no-stream, or "
+            "the default preset at privacy level summary"
+        )

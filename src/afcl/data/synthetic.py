@@ -14,10 +14,15 @@ from afcl.exceptions import InputError
 #: Whatever `numpy.random.default_rng` takes.
 Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator | None
 
+#: SD1 of the paper: where its clusters lie.
 SD1_MEANS = ((1, 1), (1, 5), (5, 5), (5, 1))
+#: How many rows each of them has.
 SD1_SIZES = (1500, 500, 200, 100)
+#: SD2 of the paper: where its clusters lie.
 SD2_MEANS = ((10, 1), (1, 10), (1, 1), (9, 11), (11, 10))
+#: How many rows each of them has.
 SD2_SIZES = (500, 1000, 1000, 200, 200)
+#: How each of them spreads.
 SD2_COVARIANCES = (
     ((0.9, 0.0), (0.0, 0.9)),
     ((1.0, -0.7), (-0.7, 1.0)),
@@ -26,13 +31,17 @@ SD2_COVARIANCES = (
     ((0.3, 0.0), (0.0, 0.3)),
 )
 
-#: Choices of `random_mixture`.
+#: Fewest and most clusters of `random_mixture`.
 CLUSTERS = (2, 40)
+#: Its numbers of features.
 FEATURES = (2, 3, 5, 10, 20, 50)
+#: Its imbalances.
 IMBALANCES = (1.0, 3.0, 20.0)
+#: Its separations.
 SEPARATIONS = (1.8, 2.5, 4.0)
-#: Bounds of a cluster's standard deviation, and its fewest rows.
+#: Bounds of a cluster's standard deviation.
 SPREAD = (0.6, 1.4)
+#: Fewest rows of a cluster.
 SMALLEST = 12
 #: Draws for one centre before its box counts as full.
 TRIES = 100

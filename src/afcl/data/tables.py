@@ -1,36 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sites' tables: read from files, restricted to what all of them have.
-
-Everything that can be wrong with a file ends in an `InputError` whose message is one
-line that says what to do about it.
-"""
+"""One site's rows in memory, and what tells the same rows from others."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.data.errors import fail
-from afcl.data.frames import from_frames
-from afcl.data.names import AnyPath, site_names
-from afcl.data.sources import SiteFiles, SiteReader, common_columns, site_files
-
-__all__ = [
-    "Sites",
-    "Table",
-    "fingerprint",
-    "from_frames",
-    "in_input_order",
-    "read_sites",
-    "site_names",
-]
+from afcl.data.sources import SiteFiles, SiteReader
 
 #: Rows whose bytes are hashed together.
 HASHED = 65_536
@@ -48,111 +31,44 @@ class Table:
     columns : tuple of str
     path : Path or None
         Where the rows came from.
+    kept : ndarray of shape (n_rows_of_the_file,) or None
+        Which rows of the file are in the table; None: all.
+    notes : tuple of str
+        What was left out and why.
     """
 
     name: str
     values: Floats
     columns: tuple[str, ...]
     path: Path | None
+    kept: Bools | None = None
+    notes: tuple[str, ...] = ()
+    streamed: ClassVar[bool] = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and of columns."""
+        n, d = self.values.shape
+        return n, d
+
+    @property
+    def rows(self) -> Floats:
+        """What a client works on: the table."""
+        return self.values
 
     def fingerprint(self) -> str:
         """Return a hash of the rows and the columns' names."""
         return fingerprint(self.values, self.columns)
 
-
-@dataclass(frozen=True, slots=True)
-class Sites:
-    """The sites of a run, restricted to their common columns.
-
-    Attributes
-    ----------
-    tables : tuple of Table
-        One per site, all with the same columns in the same order.
-    notes : tuple of str
-        What was left out and why, one line each.
-    kept : tuple of ndarray of shape (n_rows_of_the_file,)
-        Per site, which rows of the file are in the table.
-    """
-
-    tables: tuple[Table, ...]
-    notes: tuple[str, ...]
-    kept: tuple[Bools, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that every table has."""
-        return self.tables[0].columns
-
-
-def read_sites(
-    paths: Iterable[AnyPath],
-    columns: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
-    missing: str = "error",
-    min_rows: int = 1,
-) -> Sites:
-    """Read one file or folder per site; restrict all to their common columns.
-
-    Parameters
-    ----------
-    paths : iterable of paths
-        `.csv`, `.tsv` (both also with `.gz`) or `.parquet`, with column names; or a
-        folder of such files, which follow one another by name and have the same
-        columns. Integers, floats, booleans (as 0 and 1) and numbers written as text
-        are numbers; an empty cell, `NA`, `NaN`, `null` and the like are missing.
-    columns : sequence of str, optional
-        Use only these, in this order; every file must have them. By default all
-        columns that every file has, in the order of the first file.
-    drop : sequence of str
-        Leave these out.
-    missing : {"error", "drop"}
-        What to do about rows with missing values. Infinite values are never accepted.
-    min_rows : int
-        Fewest rows that a site may have.
-
-    Returns
-    -------
-    Sites
-
-    Raises
-    ------
-    InputError
-        With one line that says what is wrong and what to do.
-    """
-    named, common, notes = look_into(paths, columns, drop, missing)
-    tables, masks = [], []
-    for name, site in named:
-        table, kept, dropped = read_table(name, site, common, missing, min_rows)
-        tables.append(table)
-        masks.append(kept)
-        notes += dropped
-    return Sites(tuple(tables), tuple(notes), tuple(masks))
-
-
-def look_into(
-    paths: Iterable[AnyPath],
-    columns: Sequence[str] | None,
-    drop: Sequence[str],
-    missing: str,
-) -> tuple[list[tuple[str, SiteFiles]], tuple[str, ...], list[str]]:
-    """Return the sites with their names, the columns to use, and notes.
-
-    The parameters are those of :func:`read_sites`; no row is read yet.
-    """
-    if missing not in ("error", "drop"):
-        raise fail(f"missing is {missing!r}; use 'error' or 'drop'")
-    places = [Path(path) for path in paths]
-    names = site_names(places)
-    sites = [site_files(path) for path in places]
-    common, left_out = common_columns(sites, columns, drop)
-    notes = [note for site in sites for note in site.notes]
-    return list(zip(names, sites, strict=True)), common, notes + left_out
+    def in_input_order(self, labels: Ints) -> Ints:
+        """Spread the labels over all rows of the file; -1 for those left out."""
+        return labels if self.kept is None else in_input_order(labels, self.kept)
 
 
 def read_table(
     name: str, site: SiteFiles, columns: tuple[str, ...], missing: str, min_rows: int
-) -> tuple[Table, Bools, list[str]]:
-    """Read one site into memory; returns also which rows were kept, and notes."""
+) -> Table:
+    """Read one site into memory."""
     reader = SiteReader(site, columns, missing)
     parts, masks = [], []
     for values, kept in reader.parts(streamed=False):
@@ -160,8 +76,8 @@ def read_table(
         masks.append(kept)
     reader.check(min_rows)
     values = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    table = Table(name, values, columns, site.path)
-    return table, np.concatenate(masks), reader.notes()
+    left_out = tuple(reader.notes())
+    return Table(name, values, columns, site.path, np.concatenate(masks), left_out)
 
 
 def in_input_order(labels: Ints, kept: Bools) -> Ints:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from afcl._typing import Floats
 from afcl.core.rows import Source
-from afcl.data.tables import from_frames
+from afcl.data.frames import from_frames
 from afcl.exceptions import InputError
 
 #: What a client works on.

@@ -36,8 +36,8 @@ def delta_of(epsilon: float, mu: float) -> float:
     >>> round(delta_of(1.0, 1.0), 6)
     0.126937
     """
-    _check_epsilon(epsilon)
-    _check_mu(mu)
+    _check_cost("epsilon", epsilon)
+    _check_cost("mu", mu)
     if mu == 0:
         return 0.0
     a = epsilon / mu - mu / 2
@@ -54,8 +54,8 @@ def delta_of(epsilon: float, mu: float) -> float:
 
 def mu_of(epsilon: float, delta: float) -> float:
     """Return the largest mu that (epsilon, delta) allows."""
-    _check_epsilon(epsilon)
-    _check_delta(delta)
+    _check_cost("epsilon", epsilon)
+    check_delta(delta)
     high = 1.0
     while delta_of(epsilon, high) <= delta:
         high *= 2
@@ -64,8 +64,8 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 def epsilon_of(mu: float, delta: float) -> float:
     """Return the smallest epsilon for which mu-GDP is (epsilon, delta)-DP."""
-    _check_mu(mu)
-    _check_delta(delta)
+    _check_cost("mu", mu)
+    check_delta(delta)
     if delta_of(0.0, mu) <= delta:
         return 0.0
     # What zero-concentrated DP would say is never below (Bun and Steinke 2016).
@@ -83,7 +83,7 @@ def compose(mus: Iterable[float]) -> float:
     """
     every = list(mus)
     for mu in every:
-        _check_mu(mu)
+        _check_cost("mu", mu)
     return math.hypot(*every)
 
 
@@ -108,16 +108,12 @@ def _last(
             high = middle
 
 
-def _check_epsilon(epsilon: float) -> None:
-    if not (epsilon >= 0 and math.isfinite(epsilon)):
-        raise InputError(f"epsilon is {epsilon}: it must be finite and not negative")
+def _check_cost(name: str, value: float) -> None:
+    if not (value >= 0 and math.isfinite(value)):
+        raise InputError(f"{name} is {value}: it must be finite and not negative")
 
 
-def _check_mu(mu: float) -> None:
-    if not (mu >= 0 and math.isfinite(mu)):
-        raise InputError(f"mu is {mu}: it must be finite and not negative")
-
-
-def _check_delta(delta: float) -> None:
+def check_delta(delta: float) -> None:
+    """Refuse what is no probability."""
     if not 0 < delta < 1:
         raise InputError(f"delta is {delta}: it must lie between 0 and 1")

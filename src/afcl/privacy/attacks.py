@@ -32,7 +32,7 @@ from afcl.core.messages import (
 from afcl.core.paper.pulls import Pulls
 from afcl.core.params import PaperParams
 from afcl.core.tasks import OPEN_SUM, SUM, UNIT, Masks, Part, SecureHello, Task
-from afcl.core.terms import AskStep
+from afcl.core.terms import AskHello, AskStep
 from afcl.scale import Ranges
 
 #: Fewer rows than this are a few: who finds them has singled somebody out.
@@ -48,12 +48,12 @@ HIGH = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """One answer, decoded, with the request it answers."""
+class Exchange:
+    """A request and the reply to it, decoded."""
 
     client: int
-    asked: Any
-    said: Any
+    request: Any
+    reply: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,15 @@ class Released:
 
 
 def named(
-    attack: str, width: int, points: Sequence[Any], sizes: Sequence[Any] | None = None
+    attack: str, width: int, found: Sequence[tuple[Floats, Ints | int]]
 ) -> Candidates:
-    """Return arrays of points (each (n, width)) as candidates, each once."""
-    if sizes is None:
-        sizes = [np.ones(len(part), dtype=np.int64) for part in points]
-    if not points:
+    """Return points and how many rows lie at each as candidates, each place once."""
+    if not found:
         return Candidates(attack, np.empty((0, width)), np.empty(0, dtype=np.int64))
-    every = np.concatenate([np.reshape(part, (-1, width)) for part in points])
-    counts = np.concatenate([np.asarray(part, dtype=np.int64) for part in sizes])
+    every = np.concatenate([np.reshape(points, (-1, width)) for points, _ in found])
+    counts = np.concatenate(
+        [np.broadcast_to(np.int64(sizes), len(points)) for points, sizes in found]
+    )
     inside = np.all((every >= LOW) & (every <= HIGH), axis=1)
     every, counts = every[inside], counts[inside]
     # Candidates this close are one finding, told twice.
@@ -110,57 +110,63 @@ def named(
     return Candidates(attack, every[first], counts[first])
 
 
-def width_of(heard: Iterable[Heard]) -> int:
+def width_of(heard: Iterable[Exchange]) -> int:
     """Return the number of features, as the agreement says it."""
-    for message in heard:
-        if isinstance(message.said, Ranges):
-            return message.said.n_features
-        terms = getattr(message.asked, "terms", None)
-        if terms is not None:
-            return int(terms.box.low.shape[0])
+    for one in heard:
+        if isinstance(one.reply, Ranges):
+            return one.reply.n_features
+        if isinstance(one.request, AskHello | AskStep):
+            return int(one.request.terms.box.low.shape[0])
     return 0
 
 
-def steps(heard: Iterable[Heard]) -> Iterable[tuple[Heard, AskStep, Any]]:
-    """Every answer to a broadcast: the exchange, the request and the payload."""
-    for message in heard:
-        if isinstance(message.asked, AskStep) and isinstance(message.said, Update):
-            yield message, message.asked, message.said.payload
+def hellos(heard: Iterable[Exchange]) -> Iterable[tuple[int, Any]]:
+    """Every first message: whose it is, and the payload."""
+    for one in heard:
+        if isinstance(one.reply, Hello):
+            yield one.client, one.reply.payload
+
+
+def steps(heard: Iterable[Exchange]) -> Iterable[tuple[int, AskStep, Any]]:
+    """Every answer to a broadcast: whose it is, the request and the payload."""
+    for one in heard:
+        if isinstance(one.request, AskStep) and isinstance(one.reply, Update):
+            yield one.client, one.request, one.reply.payload
 
 
 # ------------------------------------------------------------------ single messages
 
 
-def invert(heard: Sequence[Heard]) -> Candidates:
+def invert(heard: Sequence[Exchange]) -> Candidates:
     """Invert uploads of single rows: x = m + r / eta (Eq. 5), or r / W as published."""
-    found = []
-    for _, asked, payload in steps(heard):
+    found: list[tuple[Floats, int]] = []
+    for _, request, payload in steps(heard):
         if not isinstance(payload, Intensities):
             continue
-        sent = asked.payload
+        sent = request.payload
         if isinstance(sent, WeightedPositions):
             if np.all(sent.weights > 0):
                 rows = sent.points[payload.owners] + payload.intensities / sent.weights
-                found.append(rows)
+                found.append((rows, 1))
         elif isinstance(sent, Positions):
-            rate = _rate(asked)
-            found.append(sent.points[payload.owners] + payload.intensities / rate)
+            pulls = payload.intensities / _rate(request)
+            found.append((sent.points[payload.owners] + pulls, 1))
     return named("inversion", width_of(heard), found)
 
 
-def solve_pulls(heard: Sequence[Heard]) -> Candidates:
+def solve_pulls(heard: Sequence[Exchange]) -> Candidates:
     """Solve sums of pulls for the rows behind them (level `affine`).
 
     A seed pulled N times says beta = sum a (1 - a)^(N - j) x_j, a = w eta. One row is
     beta / a. The same few rows, told with N different weights, are N equations.
     """
     places_by_step: dict[tuple[int, int, int], dict[float, Floats]] = defaultdict(dict)
-    for message, asked, payload in steps(heard):
-        if not isinstance(payload, Pulls) or not isinstance(asked.payload, Addressed):
+    for client, request, payload in steps(heard):
+        if not isinstance(payload, Pulls) or not isinstance(request.payload, Addressed):
             continue
-        step = payload.weight * _rate(asked)
+        step = payload.weight * _rate(request)
         for seed in np.flatnonzero((payload.counts >= 1) & (payload.counts <= SOLVED)):
-            key = (message.client, int(seed), int(payload.counts[seed]))
+            key = (client, int(seed), int(payload.counts[seed]))
             places_by_step[key][step] = payload.places[seed]
     found = []
     for (_, _, pulled), places in places_by_step.items():
@@ -169,26 +175,20 @@ def solve_pulls(heard: Sequence[Heard]) -> Candidates:
         rates = np.array(list(places))[:, None]
         powers = rates * (1 - rates) ** np.arange(pulled - 1, -1, -1)
         rows = np.linalg.lstsq(powers, np.array(list(places.values())), rcond=None)[0]
-        found.append(rows)
+        found.append((rows, 1))
     return named("pulls", width_of(heard), found)
 
 
-def match_first_message(heard: Sequence[Heard]) -> Candidates:
+def match_first_message(heard: Sequence[Exchange]) -> Candidates:
     """Take what first messages say for rows: bare points, cells of very few rows."""
-    points, sizes = [], []
-    for message in heard:
-        if not isinstance(message.said, Hello):
-            continue
-        payload = message.said.payload
+    found: list[tuple[Floats, Ints | int]] = []
+    for _, payload in hellos(heard):
         if isinstance(payload, Positions):
-            points.append(payload.points)
-            sizes.append(np.ones(payload.points.shape[0]))
+            found.append((payload.points, 1))
         cells = payload.cells if isinstance(payload, SecureHello) else payload
         if isinstance(cells, Cells):
-            few = _few_equal(cells)
-            points.append(cells.means[few])
-            sizes.append(cells.counts[few])
-    return named("first message", width_of(heard), points, sizes)
+            found.append(_where(cells, _few_equal(cells)))
+    return named("first message", width_of(heard), found)
 
 
 def find_singletons(releases: Sequence[Released]) -> Candidates:
@@ -197,21 +197,17 @@ def find_singletons(releases: Sequence[Released]) -> Candidates:
     In one dimension a cell of two rows tells both: its mean and scatter are two
     equations.
     """
-    if not releases:
-        return named("singletons", 0, [])
-    width = releases[0].cells.means.shape[1]
-    points, sizes = [], []
+    width = columns_of(releases)
+    found: list[tuple[Floats, Ints | int]] = []
     for release in releases:
         cells = release.cells
         few = _few_equal(cells)
-        points.append(cells.means[few])
-        sizes.append(cells.counts[few])
+        found.append(_where(cells, few))
         if width == 1:
             two = (cells.counts == 2) & ~few
             away = np.sqrt(cells.scatters[two] / 2)[:, None]
-            points.extend([cells.means[two] - away, cells.means[two] + away])
-            sizes.extend([np.ones(int(two.sum()))] * 2)
-    return named("singletons", width, points, sizes)
+            found += [(cells.means[two] - away, 1), (cells.means[two] + away, 1)]
+    return named("singletons", width, found)
 
 
 def find_shared(releases: Sequence[Released]) -> Candidates:
@@ -219,19 +215,23 @@ def find_shared(releases: Sequence[Released]) -> Candidates:
 
     No row is singled out by them, but their common value is known.
     """
-    if not releases:
-        return named("shared", 0, [])
-    points, sizes = [], []
-    for release in releases:
-        cells = release.cells
-        flat = (cells.counts >= FEW) & _equal(cells) & (release.step == 0)
-        points.append(cells.means[flat])
-        sizes.append(cells.counts[flat])
-    return named("shared", releases[0].cells.means.shape[1], points, sizes)
+    exact = [each.cells for each in releases if each.step == 0]
+    found = [_where(cells, (cells.counts >= FEW) & _equal(cells)) for cells in exact]
+    return named("shared", columns_of(releases), found)
 
 
-def _rate(asked: AskStep) -> float:
-    options = json.loads(asked.terms.options)
+def columns_of(releases: Sequence[Released]) -> int:
+    """Return the number of features, 0 where nothing was released."""
+    return releases[0].cells.means.shape[1] if releases else 0
+
+
+def _where(cells: Cells, chosen: Any) -> tuple[Floats, Ints]:
+    """Return the places of some cells, and how many rows each of them holds."""
+    return cells.means[chosen], cells.counts[chosen]
+
+
+def _rate(request: AskStep) -> float:
+    options = json.loads(request.terms.options)
     return float(options.get("learning_rate", PaperParams().learning_rate))
 
 
@@ -246,21 +246,19 @@ def _few_equal(cells: Cells) -> Any:
 # ------------------------------------------------------------------ what was released
 
 
-def releases(heard: Sequence[Heard]) -> list[Released]:
+def releases(heard: Sequence[Exchange]) -> list[Released]:
     """Return every bag of cells the server got to see, cohorts' sums included."""
     found: list[Released] = []
-    for message in heard:
-        who = (message.client,)
-        if isinstance(message.said, Hello):
-            payload = message.said.payload
-            if isinstance(payload, SecureHello):
-                found.append(Released(who, payload.cells, step=_grid_of(payload.cells)))
-            elif isinstance(payload, Cells):
-                found.append(Released(who, payload))
-    for message, asked, payload in steps(heard):
-        who = (message.client,)
+    for client, payload in hellos(heard):
+        if isinstance(payload, SecureHello):
+            cells = payload.cells
+            found.append(Released((client,), cells, step=_grid_of(cells)))
+        elif isinstance(payload, Cells):
+            found.append(Released((client,), payload))
+    for client, request, payload in steps(heard):
+        who = (client,)
         if isinstance(payload, Summary):
-            plan = asked.payload
+            plan = request.payload
             found.append(Released(who, payload.cells, plan.seeds, payload.owners))
             for level, reply in zip(plan.candidates, payload.levels, strict=True):
                 found.append(Released(who, reply.cells, level.centers, reply.owners))
@@ -278,7 +276,7 @@ def _grid_of(cells: Cells) -> float:
     return 0.0
 
 
-def cohort_sums(heard: Sequence[Heard]) -> list[Released]:
+def cohort_sums(heard: Sequence[Exchange]) -> list[Released]:
     """Add the masked parts of every cohort that is complete; the masks cancel.
 
     Sums under encryption are those that the holder of the key has opened.
@@ -286,13 +284,13 @@ def cohort_sums(heard: Sequence[Heard]) -> list[Released]:
     parts: dict[tuple[int, ...], dict[int, Ints]] = defaultdict(dict)
     tasks: dict[tuple[int, ...], Task] = {}
     found = []
-    for message, asked, payload in steps(heard):
+    for client, request, payload in steps(heard):
         if not isinstance(payload, Part):
             continue
-        task = asked.payload.own
+        task = request.payload.own
         if payload.phase == SUM and task.public is None:
             key = (payload.cohort, *task.members)
-            parts[key][message.client], tasks[key] = payload.values, task
+            parts[key][client], tasks[key] = payload.values, task
         elif payload.phase == OPEN_SUM:
             found.append(_cohort_cells(payload.values, task))
     for key, values in parts.items():

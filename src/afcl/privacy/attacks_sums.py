@@ -18,7 +18,7 @@ import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
 from afcl.kernels import assign
-from afcl.privacy.attacks import FEW, HIGH, LOW, Candidates, Released, named
+from afcl.privacy.attacks import FEW, HIGH, LOW, Candidates, Released, columns_of, named
 
 #: What rounding may do to the check, relative to the numbers at hand.
 SLACK = 1e-11
@@ -46,7 +46,7 @@ class Pile:
 
 def difference(releases: Sequence[Released]) -> Candidates:
     """Name the rows that tell two cells of one source apart."""
-    points, sizes = [], []
+    found = []
     for pile in _piles(releases):
         for more, less in _pairs(pile):
             few = pile.counts[more] - pile.counts[less]
@@ -54,20 +54,16 @@ def difference(releases: Sequence[Released]) -> Candidates:
             apart = ~_together(pile, more, less)
             fits = apart & _where(pile, more, point, True)
             fits &= _where(pile, less, point, False)
-            points.append(point[fits])
-            sizes.append(few[fits])
-    return named("differences", _width(releases), points, sizes)
+            found.append((point[fits], few[fits]))
+    return named("differences", columns_of(releases), found)
 
 
 def difference_unions(releases: Sequence[Released]) -> Candidates:
     """Name the rows that tell a cell from the union of other cells within it."""
-    points, sizes = [], []
+    found = []
     for pile in _piles(releases):
-        for bag in range(pile.bags.shape[1]):
-            point, few = _against_unions(pile, bag)
-            points.append(point)
-            sizes.append(few)
-    return named("unions", _width(releases), points, sizes)
+        found += [_against_unions(pile, bag) for bag in range(pile.bags.shape[1])]
+    return named("unions", columns_of(releases), found)
 
 
 def subtract_hellos(releases: Sequence[Released]) -> Candidates:
@@ -75,7 +71,7 @@ def subtract_hellos(releases: Sequence[Released]) -> Candidates:
 
     First messages lie on a grid there, so nothing can be checked but the counts.
     """
-    points, sizes = [], []
+    found = []
     own = [each for each in releases if len(each.clients) == 1]
     for cohort in (each for each in releases if len(each.clients) > 1):
         first = [each for each in own if each.clients[0] in cohort.clients]
@@ -89,14 +85,9 @@ def subtract_hellos(releases: Sequence[Released]) -> Candidates:
         total = cohort.cells.counts[:, None] * cohort.cells.means
         np.subtract.at(total, labels, counts[:, None] * means)
         few = cohort.cells.counts - held
-        found = (np.abs(few) >= 1) & (np.abs(few) < FEW)
-        points.append(total[found] / few[found, None])
-        sizes.append(np.abs(few[found]))
-    return named("cohort less first messages", _width(releases), points, sizes)
-
-
-def _width(releases: Sequence[Released]) -> int:
-    return releases[0].cells.means.shape[1] if releases else 0
+        some = (np.abs(few) >= 1) & (np.abs(few) < FEW)
+        found.append((total[some] / few[some, None], np.abs(few[some])))
+    return named("cohort less first messages", columns_of(releases), found)
 
 
 def _piles(releases: Sequence[Released]) -> Iterator[Pile]:

@@ -141,18 +141,17 @@ def canary_test(
     absent = _scores(release, X, axis, trials, rng)
     half = trials // 2
     threshold = _threshold(there[:half], absent[:half], delta, confidence)
-    hits_with = int((there[half:] > threshold).sum())
-    hits_without = int((absent[half:] > threshold).sum())
-    counted = trials - half
-    return Canary(
-        epsilon_lower_bound(
-            hits_with, counted, hits_without, counted, delta, confidence
-        ),
-        hits_with,
-        hits_without,
-        counted,
-        threshold,
-    )
+    return _shown(there[half:], absent[half:], threshold, delta, confidence)
+
+
+def _shown(
+    there: Floats, absent: Floats, threshold: float, delta: float, confidence: float
+) -> Canary:
+    """Guess by a threshold, and bound epsilon by how often that is right."""
+    trials = there.size
+    hits, wrong = int((there > threshold).sum()), int((absent > threshold).sum())
+    bound = epsilon_lower_bound(hits, trials, wrong, trials, delta, confidence)
+    return Canary(bound, hits, wrong, trials, threshold)
 
 
 def _scores(
@@ -175,17 +174,7 @@ def _threshold(there: Floats, absent: Floats, delta: float, confidence: float) -
     """Return the cut between two neighbouring scores that shows most."""
     every = np.unique(np.concatenate([there, absent]))
     cuts = (every[:-1] + every[1:]) / 2 if every.size > 1 else every
-    shown = [
-        epsilon_lower_bound(
-            int((there > cut).sum()),
-            there.size,
-            int((absent > cut).sum()),
-            absent.size,
-            delta,
-            confidence,
-        )
-        for cut in cuts
-    ]
+    shown = [_shown(there, absent, cut, delta, confidence).epsilon for cut in cuts]
     return float(cuts[int(np.argmax(shown))])
 
 

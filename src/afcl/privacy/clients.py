@@ -25,8 +25,7 @@ Working: TypeAlias = Any
 
 def protection_at(level: Level) -> Protection:
     """Return what protects a client at a level."""
-    family = "secure" if level.secure else level.family
-    protection: Protection = LEVELS[family].worker()
+    protection: Protection = LEVELS[level.listed_as].worker()
     return protection
 
 

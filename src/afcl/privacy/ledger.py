@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from afcl.exceptions import InputError
-from afcl.privacy.accountant import compose, epsilon_of
+from afcl.privacy.accountant import check_delta, compose, epsilon_of
 
 try:
     import fcntl
@@ -61,8 +61,7 @@ class Ledger:
     ) -> None:
         if budget is not None and not budget > 0:
             raise InputError(f"the budget is {budget}: use an epsilon above 0")
-        if not 0 < delta < 1:
-            raise InputError(f"delta is {delta}: it must lie between 0 and 1")
+        check_delta(delta)
         self.path = path
         self.budget = budget
         self.delta = delta

@@ -89,6 +89,16 @@ class Level:
         """Whether epsilon bounds what a row can change."""
         return self.epsilon > 0
 
+    @property
+    def listed_as(self) -> str:
+        """Its name in the registry."""
+        return "secure" if self.secure else self.family
+
+    @property
+    def sends_cells(self) -> bool:
+        """Whether clients describe their rows by cells, as the default preset does."""
+        return "default" in LEVELS[self.family].presets
+
     def allows(self, other: Level) -> bool:
         """Whether who insists on this level may take part in a run at `other`.
 
@@ -148,7 +158,7 @@ def level_for(preset: str, privacy: str | None) -> Level:
     if privacy is None:
         return Level(families[0])
     level = parse_level(privacy)
-    if ("secure" if level.secure else level.family) not in families:
+    if level.listed_as not in families:
         raise InputError(
             f"privacy {privacy!r} is not available with preset {preset!r}; "
             f"choose {' or '.join(repr(name) for name in families)}"
@@ -164,8 +174,7 @@ def too_small(sizes: Sequence[int], min_cell: int, level: str) -> str | None:
     """
     found = parse_level(level)
     least = max(min_cell, found.group)
-    cells = "default" in LEVELS[found.family].presets
-    unfolded = found.secure or not cells or least < 2
+    unfolded = found.secure or not found.sends_cells or least < 2
     if unfolded or len(sizes) < FEW:
         return None
     typical = sorted(sizes)[(len(sizes) - 1) // 2]

@@ -26,6 +26,7 @@ from afcl.core.messages import Cells, payload
 from afcl.core.tasks import COUNT, UNIT, Part, Task
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.kernels import assign
+from afcl.privacy.noise import Noise
 
 #: Different tasks on counts that a client answers in a run: more than a cohort that
 #: loses members needs, too few to find rows by asking again and again.
@@ -66,20 +67,19 @@ class Asked:
 
 def _library() -> Any:
     try:
-        from cryptography.hazmat.primitives import ciphers, hashes, serialization
+        from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import x25519
-        from cryptography.hazmat.primitives.ciphers import algorithms
         from cryptography.hazmat.primitives.kdf import hkdf
     except ImportError:
         raise InputError(
             "the privacy level 'secure' needs cryptography: pip install 'afcl[privacy]'"
         ) from None
-    return ciphers, hashes, serialization, x25519, algorithms, hkdf
+    return hashes, serialization, x25519, hkdf
 
 
 def public_key(secret: bytes) -> str:
     """Return the public key of a private one, in hexadecimal."""
-    _, _, serialization, x25519, _, _ = _library()
+    _, serialization, x25519, _ = _library()
     private = x25519.X25519PrivateKey.from_private_bytes(secret)
     raw = private.public_key().public_bytes(
         serialization.Encoding.Raw, serialization.PublicFormat.Raw
@@ -95,10 +95,9 @@ def mask(
     `place` is the member's own position among `keys`; `purpose` must differ for every
     use, so that no stream is ever used twice.
     """
-    ciphers, hashes, _, x25519, algorithms, hkdf = _library()
+    hashes, _, x25519, hkdf = _library()
     private = x25519.X25519PrivateKey.from_private_bytes(secret)
     total = np.zeros(width, dtype=np.uint64)
-    zeros = bytes(8 * width)
     for other, key in enumerate(keys):
         if other == place:
             continue
@@ -114,9 +113,7 @@ def mask(
             salt=None,
             info=f"afcl {purpose} {pair} {sorted((keys[place], key))}".encode(),
         )
-        cipher = algorithms.ChaCha20(derive.derive(shared), bytes(16))
-        stream = ciphers.Cipher(cipher, mode=None).encryptor().update(zeros)
-        drawn = np.frombuffer(stream, dtype="<u8").astype(np.uint64)
+        drawn = Noise(derive.derive(shared)).words(width).astype(np.uint64)
         total = total + drawn if place < other else total - drawn
     return total.view(np.int64)
 

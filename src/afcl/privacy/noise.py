@@ -43,18 +43,19 @@ class Noise:
         """Return standard normal numbers."""
         from scipy.special import ndtri
 
-        words = self._words(math.prod(shape))
+        words = self.words(math.prod(shape))
         tail = ndtri(((words >> np.uint64(12)) + 0.5) * 2.0**-53)
         signed: Floats = np.where(words & np.uint64(1), -tail, tail)
         return signed.reshape(shape)
 
     def uniform(self, shape: tuple[int, ...]) -> Floats:
         """Return numbers in [0, 1)."""
-        words = self._words(math.prod(shape))
+        words = self.words(math.prod(shape))
         found = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return found.reshape(shape)
 
-    def _words(self, count: int) -> AnyArray:
+    def words(self, count: int) -> AnyArray:
+        """Return so many 64-bit words of the key stream."""
         return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8")
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "write_report",
 ]
 
+#: The page, in a run's folder.
 REPORT = "report.html"
 
 

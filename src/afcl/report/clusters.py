@@ -6,9 +6,29 @@ from __future__ import annotations
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.report.markup import Html, count, data_island, join, number, tag
+from afcl.report.markup import (
+    Html,
+    cards,
+    count,
+    data_island,
+    join,
+    note,
+    number,
+    section,
+    shortened,
+    tag,
+)
 from afcl.report.run_folder import MEMBER, RunFolder, SiteSummary
-from afcl.report.svg import COLOURS, WIDTH, Scale, cluster_bar, figure, marks, swatch
+from afcl.report.svg import (
+    WIDTH,
+    Scale,
+    cluster_bar,
+    cluster_number,
+    figure,
+    marks,
+    swatch,
+    text,
+)
 from afcl.report.tables import folded_table, scroll_table
 
 #: Sites with a bar of their own; the others share one.
@@ -25,31 +45,23 @@ DEPTHS = 4
 
 def clusters_section(run: RunFolder) -> Html:
     """Return the section on the clusters."""
-    inside: list[object] = [tag("h2", "The clusters", id="clusters")]
+    title = "The clusters"
     if not run.done:
-        inside.append(
-            tag("p", "Clusters are told when the run is done.", class_="note")
+        return section(
+            "clusters", title, note("Clusters are told when the run is done.")
         )
-        return tag("section", inside, aria_labelledby="clusters")
-    inside.append(_profile(run))
-    cards = []
-    if run.sizes:
-        cards.append(tag("div", _sizes(run), class_="card"))
-    shares = _shares(run)
-    if shares is not None:
-        cards.append(tag("div", shares, class_="card"))
-    inside.append(tag("div", cards, class_="pair"))
-    if not _known(run):
-        inside.append(
-            tag(
-                "p",
-                "Which cluster lives at which site is not known here: labels stay with "
-                "the sites, and each site's own page shows its own.",
-                class_="note",
-            )
-        )
-    inside.append(_numbers(run))
-    return tag("section", inside, aria_labelledby="clusters")
+    unknown = (
+        "Which cluster lives at which site is not known here: labels stay with the "
+        "sites, and each site's own page shows its own."
+    )
+    return section(
+        "clusters",
+        title,
+        _profile(run),
+        cards("pair", _sizes(run) if run.sizes else None, _shares(run)),
+        None if _known(run) else note(unknown),
+        _numbers(run),
+    )
 
 
 def _known(run: RunFolder) -> list[SiteSummary]:
@@ -76,8 +88,7 @@ def deviations(run: RunFolder) -> tuple[Floats, Floats]:
 
 def _profile(run: RunFolder) -> Html:
     if run.centers is None:
-        text = "This method has no centres, so there is no profile to show."
-        return tag("p", text, class_="note")
+        return note("This method has no centres, so there is no profile to show.")
     middle, away = deviations(run)
     most = float(np.abs(away).max())
     most = most if most > 1e-9 else 1.0
@@ -93,14 +104,14 @@ def _profile(run: RunFolder) -> Html:
         ]
         name = tag("th", run.columns[j], scope="row")
         rows.append(tag("tr", name, tag("td", number(float(middle[j]))), cells))
-    text = (
+    legend = (
         "Centres in the units of the data, beside the mean of all rows. The deeper the "
         "colour, the further a centre lies above (▲, orange) or below (▼, blue) that "
         "mean, measured against the column's range. Columns that part the clusters "
         "most come first."
     )
     return join(
-        tag("p", text),
+        tag("p", legend),
         scroll_table(head, rows, "Centres of the clusters", class_="profile"),
     )
 
@@ -142,17 +153,10 @@ def _sizes(run: RunFolder) -> Html:
         box = {"x": x.start, "y": top, "width": long, "height": BAR - 5}
         tip = f"Cluster {c}: {count(size, 'row')}, {size / total:.1%}"
         bars += cluster_bar(c, tip, box, data_cluster=c)
-        bars.append(tag("text", c, x=32.0, y=top + 13, class_="tick end"))
-        bars.append(
-            tag(
-                "text",
-                f"{size:,} ({size / total:.0%})",
-                x=x(size) + 6,
-                y=top + 13,
-                class_="tick bar-text",
-                data_cluster=c,
-            )
-        )
+        bars.append(text(c, 32.0, top + 13, "tick end"))
+        beside = f"{size:,} ({size / total:.0%})"
+        place = x(size) + 6, top + 13
+        bars.append(text(beside, *place, "tick bar-text", data_cluster=c))
     drawing = figure(
         "Rows in every cluster",
         "; ".join(f"cluster {c}: {size:,}" for c, size in enumerate(sizes[:40])),
@@ -168,8 +172,7 @@ def _switch(run: RunFolder, x: Scale) -> Html | None:
     known = _known(run)
     if not known:
         return None
-    everybody = "all sites"
-    options = [tag("option", everybody, value="")]
+    options = [tag("option", "all sites", value="")]
     options += [tag("option", site.name, value=i) for i, site in enumerate(known)]
     rows = {"all": list(run.sizes), "sites": [list(s.sizes or ()) for s in known]}
     return join(
@@ -201,14 +204,10 @@ def _shares(run: RunFolder) -> Html | None:
     bars = [
         _stack(name, sizes, 8 + BAR * row, x) for row, (name, sizes) in enumerate(rows)
     ]
-    note = None
-    if rest:
-        note = tag(
-            "p",
-            f"The {SITES} largest sites have a bar of their own; the other "
-            f"{count(len(rest), 'site')} share the last one.",
-            class_="note",
-        )
+    others = (
+        f"The {SITES} largest sites have a bar of their own; the other "
+        f"{count(len(rest), 'site')} share the last one."
+    )
     drawing = figure(
         "Which cluster lives where",
         "Every site's rows by cluster, as shares of the site.",
@@ -217,15 +216,13 @@ def _shares(run: RunFolder) -> Html | None:
         class_="shares",
     )
     title = "Where its rows fall" if run.kind == MEMBER else "Which cluster lives where"
-    return join(tag("h3", title), drawing, note)
+    return join(tag("h3", title), drawing, note(others) if rest else None)
 
 
 def _stack(name: str, sizes: list[int], top: float, x: Scale) -> Html:
     total = sum(sizes) or 1
-    short = name if len(name) <= NAME else name[: NAME - 1] + "…"
-    parts: list[object] = [
-        tag("text", short, tag("title", name), x=112.0, y=top + 13, class_="tick end")
-    ]
+    label = [shortened(name, NAME), tag("title", name)]
+    parts: list[object] = [text(label, 112.0, top + 13, "tick end")]
     done = 0
     for c, size in enumerate(sizes):
         if size == 0:
@@ -236,15 +233,7 @@ def _stack(name: str, sizes: list[int], top: float, x: Scale) -> Html:
         tip = f"{name}: {count(size, 'row')} in cluster {c}, {size / total:.0%}"
         parts += cluster_bar(c, tip, box)
         if width > 7 + 8 * len(str(c)):
-            parts.append(
-                tag(
-                    "text",
-                    c,
-                    x=left + width / 2,
-                    y=top + 13,
-                    class_=f"on middle t{c % COLOURS}",
-                )
-            )
+            parts.append(cluster_number(c, left + width / 2, top + 13))
     return join(parts)
 
 

@@ -20,8 +20,10 @@ from afcl.report.svg import (
     whole_ticks,
 )
 
-#: Room for the numbers of the vertical axis ("1.2 MB"), and for half a mark.
-LEFT, RIGHT = 60.0, 17.0
+#: Room for the numbers of the vertical axis ("1.2 MB").
+LEFT = 60.0
+#: Room for half a mark.
+RIGHT = 17.0
 #: Room for the numbers and the name of the horizontal axis.
 BOTTOM = 42.0
 #: Share of the values' range that is left free above and below them.

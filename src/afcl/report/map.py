@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.report.markup import Html, count, join, number, tag
-from afcl.report.run_folder import MEMBER, RunFolder
+from afcl.report.markup import Html, count, join, note, number, section, tag
+from afcl.report.run_folder import MEMBER, RunFolder, nearest_clusters
 from afcl.report.svg import (
-    COLOURS,
     WIDTH,
     Scale,
     axes,
+    cluster_number,
     colour,
     figure,
     hatch,
@@ -35,14 +35,12 @@ VERSIONS = 60
 #: Of the drawing.
 HEIGHT = 400.0
 
-Flat = Callable[[Floats], Floats]
-
 
 @dataclass(frozen=True)
 class Plane:
     """How points become places: the map, names of its axes, a sentence about it."""
 
-    flat: Flat
+    flat: Callable[[Floats], Floats]
     x: str
     y: str
     description: str
@@ -50,25 +48,24 @@ class Plane:
 
 def map_section(run: RunFolder) -> Html:
     """Return the section with the map."""
-    inside: list[object] = [tag("h2", "The map", id="map")]
     versions = seed_versions(run)
-    centers = scaled_centers(run)
+    centers = None if run.centers is None else run.scaled(run.centers)
     if not versions and centers is None:
-        text = "There are no centres to draw yet."
+        why = "There are no centres to draw yet."
         if run.done:
-            text = "This method has no centres, so there is no map."
-        inside.append(tag("p", text, class_="note"))
-        return tag("section", inside, aria_labelledby="map")
-    rows, labels, note = own_rows(run)
+            why = "This method has no centres, so there is no map."
+        return section("map", "The map", note(why))
+    rows, labels, about = own_rows(run)
     plane = plane_of(run, versions, centers, rows)
-    inside.append(tag("p", plane.description))
-    if note:
-        inside.append(tag("p", note, class_="note"))
     drawing = _draw(run, plane, versions, centers, rows, labels)
-    inside.append(tag("div", drawing, class_="card wide"))
-    if centers is not None:
-        inside.append(_numbers(plane.flat(centers), plane))
-    return tag("section", inside, aria_labelledby="map")
+    return section(
+        "map",
+        "The map",
+        tag("p", plane.description),
+        note(about) if about else None,
+        tag("div", drawing, class_="card wide"),
+        None if centers is None else _numbers(plane.flat(centers), plane),
+    )
 
 
 # ------------------------------------------------------------------ what is there
@@ -93,11 +90,6 @@ def seed_versions(run: RunFolder) -> list[Floats]:
         kept = np.linspace(0, len(versions) - 1, VERSIONS).round().astype(int)
         versions = [versions[i] for i in kept]
     return versions
-
-
-def scaled_centers(run: RunFolder) -> Floats | None:
-    """Return the centres in the agreed box."""
-    return None if run.centers is None else run.scaled(run.centers)
 
 
 def own_rows(run: RunFolder) -> tuple[Floats | None, Ints | None, str]:
@@ -209,13 +201,13 @@ def _draw(
     if len(ways) > 1:
         parts.append(_ways(ways, x, y))
     if ways:
-        parts.append(_seeds(run, ways, versions[-1], centers, x, y))
+        parts.append(_seeds(ways, versions[-1], centers, x, y))
     if middles is not None:
         parts.append(_centers(run, middles, x, y))
     caption = _caption(middles, ways)
     return join(
         figure("Map of the clusters", caption, *parts, height=HEIGHT, class_="map"),
-        tag("p", caption, class_="note"),
+        note(caption),
     )
 
 
@@ -251,17 +243,11 @@ def _ways(ways: list[Floats], x: Scale, y: Scale) -> Html:
 
 
 def _seeds(
-    run: RunFolder,
-    ways: list[Floats],
-    seeds: Floats,
-    centers: Floats | None,
-    x: Scale,
-    y: Scale,
+    ways: list[Floats], seeds: Floats, centers: Floats | None, x: Scale, y: Scale
 ) -> Html:
     nearest: list[int] | None = None
     if centers is not None:
-        apart = ((seeds[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
-        nearest = apart.argmin(axis=1).tolist()
+        nearest = nearest_clusters(seeds, centers)
     rings = []
     for seed, (a, b) in enumerate(ways[-1].tolist()):
         tip = f"Seed {seed}"
@@ -283,9 +269,7 @@ def _centers(run: RunFolder, middles: Floats, x: Scale, y: Scale) -> Html:
         over = hatch(c)
         if over is not None:
             discs.append(tag("circle", fill=over, class_="bar-hatch", **at))
-        discs.append(
-            tag("text", c, x=x(a), y=y(b) + 4, class_=f"on middle t{c % COLOURS}")
-        )
+        discs.append(cluster_number(c, x(a), y(b) + 4))
     return marks(discs, label="centres")
 
 

@@ -65,6 +65,27 @@ def join(*parts: object) -> Html:
     return Html("".join(texts))
 
 
+def section(mark: str, title: str, *inside: object) -> Html:
+    """Return a part of the page under its title; `mark` is what links name."""
+    return tag("section", tag("h2", title, id=mark), *inside, aria_labelledby=mark)
+
+
+def note(text: str) -> Html:
+    """Return a remark in small print."""
+    return tag("p", text, class_="note")
+
+
+def cards(class_: str, *parts: Html | None) -> Html:
+    """Return pictures side by side, each on a card of its own; None left out."""
+    shown = [tag("div", part, class_="card") for part in parts if part is not None]
+    return tag("div", shown, class_=class_)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def data_island(name: str, value: Any) -> Html:
     """Return values for the page's script, as JSON that cannot end its element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))

@@ -50,7 +50,11 @@ def body(run: RunFolder, state: RunState) -> Html:
                 role="status",
             ),
             [tag("p", text, class_="lead") for text in words.how_sure(run)],
-            tag("dl", _tiles(run), class_="tiles"),
+            tag(
+                "dl",
+                [tag("div", tag("dt", n), tag("dd", v)) for n, v in words.tiles(run)],
+                class_="tiles",
+            ),
             tag("p", tag("b", f"Privacy: {level}. "), meaning),
             _cautions(run),
         ),
@@ -66,13 +70,6 @@ def body(run: RunFolder, state: RunState) -> Html:
         timeline_section(run),
         tag("footer", tag("p", _made_with(run))),
     )
-
-
-def _tiles(run: RunFolder) -> list[Html]:
-    return [
-        tag("div", tag("dt", name), tag("dd", value))
-        for name, value in words.tiles(run)
-    ]
 
 
 def _cautions(run: RunFolder) -> Html | None:

@@ -4,62 +4,62 @@
 from __future__ import annotations
 
 from afcl.report.line_chart import BOTTOM, LineChart
-from afcl.report.markup import Html, number, tag
+from afcl.report.markup import Html, cards, note, number, section, tag
 from afcl.report.run_folder import RunFolder
-from afcl.report.svg import WIDTH
+from afcl.report.svg import WIDTH, text
 from afcl.report.tables import folded_table
 from afcl.report.tree import tree_figure
 from afcl.report.words import higher_is_better, index_name, runner_up
 
-#: Height of the curve of the index that chose k; above it stands "k′ =".
+#: Height of the curve of the index that chose k.
 HEIGHT = 250.0
+#: Where it begins; above it stands "k′ =".
 TOP = 44.0
-#: Size of the other indices' curves, and where they begin.
+#: Width of the other indices' curves.
 SMALL_WIDTH = 300.0
+#: Their height.
 SMALL_HEIGHT = 180.0
-SMALL_TOP = 28.0
 
 
 def path_section(run: RunFolder) -> Html:
     """Return the section on the number of clusters."""
-    inside: list[object] = [tag("h2", "How many clusters", id="path")]
+    title = "How many clusters"
+    tree = None if run.tree is None else tree_figure(run)
     if len(run.path) < 2:
-        inside.append(tag("p", _why_not(run), class_="note"))
-        if run.tree is not None:
-            inside.append(tag("div", tree_figure(run), class_="card"))
-        return tag("section", inside, aria_labelledby="path")
-    curve = _curve(run, run.criterion)
+        card = None if tree is None else tag("div", tree, class_="card")
+        return section("path", title, note(_why_not(run)), card)
     better = "Higher" if higher_is_better(run.criterion) else "Lower"
-    inside.append(
-        tag(
-            "p",
-            f"{better} is better. Every k on the path was considered; the ring marks "
-            "the one that was chosen.",
-            None
-            if run.tree is None
-            else " The tree shows which seeds were joined on the way, and the cut.",
-        )
+    legend = (
+        f"{better} is better. Every k on the path was considered; the ring marks the "
+        "one that was chosen."
     )
-    cards = [tag("div", curve, class_="card")]
-    if run.tree is not None:
-        cards.append(tag("div", tree_figure(run), class_="card"))
-    inside.append(tag("div", cards, class_="pair"))
-    others = _others(run)
-    if others:
-        inside.append(tag("h3", "The other indices"))
-        inside.append(tag("div", others, class_="small-multiples"))
+    if tree is not None:
+        legend += " The tree shows which seeds were joined on the way, and the cut."
     names = _names(run)
-    inside.append(
-        folded_table(
-            ["k", *(index_name(name) for name in names)],
-            [
-                [f"{k} (chosen)" if k == run.n_clusters else k]
-                + [number(scores.get(name), 4) for name in names]
-                for k, scores in run.path
-            ],
-        )
+    others = [
+        _curve(run, name, small=True)
+        for name in names
+        if name != run.criterion
+        and sum(scores.get(name) is not None for _, scores in run.path) > 1
+    ]
+    numbers = folded_table(
+        ["k", *(index_name(name) for name in names)],
+        [
+            [f"{k} (chosen)" if k == run.n_clusters else k]
+            + [number(scores.get(name), 4) for name in names]
+            for k, scores in run.path
+        ],
     )
-    return tag("section", inside, aria_labelledby="path")
+    return section(
+        "path",
+        title,
+        tag("p", legend),
+        cards("pair", _curve(run, run.criterion), tree),
+        [tag("h3", "The other indices"), cards("small-multiples", *others)]
+        if others
+        else None,
+        numbers,
+    )
 
 
 def _why_not(run: RunFolder) -> str:
@@ -76,16 +76,6 @@ def _names(run: RunFolder) -> list[str]:
     return list(dict.fromkeys(name for _, scores in run.path for name in scores))
 
 
-def _others(run: RunFolder) -> list[Html]:
-    names = [name for name in _names(run) if name != run.criterion]
-    drawn = [
-        _curve(run, name, small=True)
-        for name in names
-        if sum(scores.get(name) is not None for _, scores in run.path) > 1
-    ]
-    return [tag("div", curve, class_="card") for curve in drawn]
-
-
 def _curve(run: RunFolder, index: str, small: bool = False) -> Html:
     """Draw one index against k."""
     points = [
@@ -93,10 +83,10 @@ def _curve(run: RunFolder, index: str, small: bool = False) -> Html:
     ]
     name, chosen = index_name(index), run.n_clusters
     if not points:
-        return tag("p", f"{name} is not defined on this path.", class_="note")
+        return note(f"{name} is not defined on this path.")
     chart = LineChart(points, WIDTH, HEIGHT, TOP)
     if small:
-        chart = LineChart(points, SMALL_WIDTH, SMALL_HEIGHT, SMALL_TOP)
+        chart = LineChart(points, SMALL_WIDTH, SMALL_HEIGHT)
     ks = [k for k, _ in points]
     value_at = dict(points)
     rival = None if small else runner_up(run)
@@ -125,27 +115,17 @@ def _ring(x: float, y: float, k: int, small: bool) -> Html:
     ring = tag("circle", cx=x, cy=y, r=8.0, class_="ring", data_chosen=k)
     if small:
         return ring
-    end = x > WIDTH - 90
-    label = tag(
-        "text",
-        f"k′ = {k}",
-        x=x - 8 if end else x + 8,
-        y=38.0,
-        class_="label end" if end else "label",
-    )
-    return tag("g", ring, label)
+    beside = (x - 8, 38.0, "label end") if x > WIDTH - 90 else (x + 8, 38.0, "label")
+    return tag("g", ring, text(f"k′ = {k}", *beside))
 
 
 def _tip(
     k: int, value: float, name: str, chosen: int | None, rival: tuple[int, float] | None
 ) -> str:
-    text = f"k = {k}: {name} {number(value, 4)}"
+    tip = f"k = {k}: {name} {number(value, 4)}"
     if k == chosen:
-        return text + ", chosen"
-    if rival is not None and k == rival[0]:
-        return (
-            text
-            + f", the runner-up, {number(abs(rival[1]))} "
-            + ("less" if rival[1] >= 0 else "more")
-        )
-    return text
+        return f"{tip}, chosen"
+    if rival is None or k != rival[0]:
+        return tip
+    less = "less" if rival[1] >= 0 else "more"
+    return f"{tip}, the runner-up, {number(abs(rival[1]))} {less}"

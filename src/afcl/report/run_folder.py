@@ -33,9 +33,11 @@ RUN = "run.json"
 #: Every file that a page is made of.
 FILES = (RESULT, TRACE, FAILED, PLAN, SITE)
 
-#: Whose folder it is: everybody's, the coordinator's, or one site's.
+#: Whose folder it is: everybody's.
 SIMULATION = "simulation"
+#: It is the coordinator's.
 COORDINATOR = "coordinator"
+#: It is one site's.
 MEMBER = "site"
 #: Bytes in which the first line of a trace ends.
 FIRST_LINE = 100_000
@@ -158,6 +160,12 @@ class RunFolder:
             if value is not None
         ]
         return wanted if wanted in known or not known else known[0]
+
+
+def nearest_clusters(seeds: Floats, centers: Floats) -> list[int]:
+    """Return the cluster whose centre is nearest to every seed."""
+    apart = ((seeds[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
+    return [int(nearest) for nearest in apart.argmin(axis=1)]
 
 
 def read_run_folder(folder: Path, own: OwnRows | None = None) -> RunFolder:

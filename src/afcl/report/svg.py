@@ -111,26 +111,16 @@ def axes(
     for value in y_ticks:
         at = y(value)
         parts.append(tag("line", x1=left, x2=right, y1=at, y2=at, class_="grid"))
-        parts.append(
-            tag("text", write_y(value), x=left - 6, y=at + 4, class_="tick end")
-        )
+        parts.append(text(write_y(value), left - 6, at + 4, "tick end"))
     for value in x_ticks:
-        parts.append(
-            tag(
-                "text",
-                write_x(value),
-                x=x(value),
-                y=bottom + 16,
-                class_="tick middle",
-                data_at=value,
-            )
-        )
-    parts.append(tag("line", x1=left, x2=right, y1=bottom, y2=bottom, class_="axis"))
-    parts.append(
-        tag("text", x_label, x=right, y=bottom + 32, class_="axis-name end"),
+        words, below = write_x(value), bottom + 16
+        parts.append(text(words, x(value), below, "tick middle", data_at=value))
+    return join(
+        parts,
+        tag("line", x1=left, x2=right, y1=bottom, y2=bottom, class_="axis"),
+        text(x_label, right, bottom + 32, "axis-name end"),
+        text(y_label, 4.0, 14.0, "axis-name"),
     )
-    parts.append(tag("text", y_label, x=4.0, y=14.0, class_="axis-name"))
-    return join(parts)
 
 
 def _writer(values: Sequence[float]) -> Callable[[float], str]:
@@ -141,6 +131,16 @@ def _writer(values: Sequence[float]) -> Callable[[float], str]:
     step = abs(values[1] - values[0])
     places = next(p for p in range(9) if abs(round(step, p) - step) < 1e-9 or p == 8)
     return lambda value: f"{value:,.{places}f}".replace("-", "−")
+
+
+def text(words: object, x: float, y: float, class_: str, **more: object) -> Html:
+    """Return words at a place."""
+    return tag("text", words, x=x, y=y, class_=class_, **more)
+
+
+def cluster_number(cluster: int, x: float, y: float) -> Html:
+    """Return a cluster's number, to be read on its colour."""
+    return text(cluster, x, y, f"on middle t{cluster % COLOURS}")
 
 
 def line(points: Sequence[tuple[float, float]], class_: str) -> Html:
@@ -222,20 +222,12 @@ def hatchings() -> Html:
 
 def swatch(cluster: int) -> Html:
     """Return a cluster's colour and number, for legends and tables."""
-    over = hatch(cluster)
+    over, box = hatch(cluster), {"x": 1, "y": 1, "width": 22, "height": 16}
     return tag(
         "svg",
-        tag(
-            "rect",
-            x=1,
-            y=1,
-            width=22,
-            height=16,
-            rx=3,
-            class_=f"fill {colour(cluster)}",
-        ),
-        None if over is None else tag("rect", x=1, y=1, width=22, height=16, fill=over),
-        tag("text", cluster, x=12, y=13, class_=f"on middle t{cluster % COLOURS}"),
+        tag("rect", **box, rx=3, class_=f"fill {colour(cluster)}"),
+        None if over is None else tag("rect", **box, fill=over),
+        cluster_number(cluster, 12, 13),
         viewBox="0 0 24 18",
         class_="swatch",
         role="img",

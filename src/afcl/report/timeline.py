@@ -7,16 +7,28 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from afcl.report.line_chart import LineChart
-from afcl.report.markup import Html, count, join, number, size_of, tag
+from afcl.report.markup import (
+    Html,
+    cards,
+    count,
+    join,
+    note,
+    number,
+    section,
+    shortened,
+    size_of,
+    tag,
+)
 from afcl.report.participation import participation
 from afcl.report.run_folder import COORDINATOR, MEMBER, RunFolder
-from afcl.report.svg import WIDTH, Scale, figure, mark, marks
+from afcl.report.svg import WIDTH, Scale, figure, mark, marks, text
 from afcl.report.tables import folded_table
 from afcl.report.words import index_name, tidy
 from afcl.trace import SiteHistory
 
-#: Size of a curve, three of which stand side by side.
+#: Width of a curve, three of which stand side by side.
 CURVE_WIDTH = 340.0
+#: Its height.
 CURVE_HEIGHT = 190.0
 #: Sites with a bar of their own.
 SENDERS = 20
@@ -26,31 +38,28 @@ BAR = 20.0
 NAME = 18
 #: Versions behind that have a bar of their own; older ones share one.
 VERSIONS = 9
-#: Incidents that are listed at once, and how many more can be unfolded.
+#: Incidents that are listed at once.
 INCIDENTS = 12
+#: How many more can be unfolded.
 FOLDED = 400
 
 
 def timeline_section(run: RunFolder) -> Html:
     """Return the section on how the run went."""
-    inside: list[object] = [tag("h2", "The run", id="run")]
     history = run.history
     if not history.sites and not history.steps:
-        inside.append(tag("p", _no_trace(run), class_="note"))
-        return tag("section", inside, aria_labelledby="run")
+        return section("run", "The run", note(_no_trace(run)))
     # A coordinator's rounds are its own steps: no schedule has drawn them.
     step = "step" if run.kind == COORDINATOR else "round"
-    curves = [_objective(run, step), _k(run, step), _bytes(run, step)]
-    inside.append(tag("div", _cards(curves), class_="small-multiples"))
-    inside.append(participation(run, step))
-    inside.append(tag("div", _cards([_staleness(run), _senders(run)]), class_="pair"))
-    inside.append(_incidents(run))
-    inside.append(_numbers(run, step))
-    return tag("section", inside, aria_labelledby="run")
-
-
-def _cards(parts: Sequence[Html | None]) -> list[Html]:
-    return [tag("div", part, class_="card") for part in parts if part is not None]
+    return section(
+        "run",
+        "The run",
+        cards("small-multiples", *_curves(run, step)),
+        participation(run, step),
+        cards("pair", _staleness(run), _senders(run)),
+        _incidents(run),
+        _numbers(run, step),
+    )
 
 
 def _no_trace(run: RunFolder) -> str:
@@ -91,14 +100,18 @@ def _curve(
     )
 
 
-def _objective(run: RunFolder, step: str) -> Html | None:
-    points = [
-        (run.history.round_of(made.tick), made.objective)
-        for made in run.history.steps
-        if made.objective is not None
+def _curves(run: RunFolder, step: str) -> list[Html | None]:
+    """Draw the objective, k, and what the sites have sent."""
+    history = run.history
+    made = [(history.round_of(one.tick), one) for one in history.steps]
+    objective = [(at, one.objective) for at, one in made if one.objective is not None]
+    sent = enumerate(accumulate(history.uploaded())) if history.bytes_up else ()
+    name, so_far = objective_name(run), "Sent by the sites so far"
+    return [
+        _curve(name, objective, step, name),
+        _curve("k so far", [(at, one.k) for at, one in made], step, "k =", stairs=True),
+        _curve(so_far, list(sent), step, "sent", write=size_of),
     ]
-    name = objective_name(run)
-    return _curve(name, points, step, name)
 
 
 def objective_name(run: RunFolder) -> str:
@@ -108,21 +121,6 @@ def objective_name(run: RunFolder) -> str:
     if run.method in ("afcl-paper", "afcl-matlab"):
         return "Objective Z"
     return "The method's objective"
-
-
-def _k(run: RunFolder, step: str) -> Html | None:
-    points = [
-        (run.history.round_of(made.tick), float(made.k)) for made in run.history.steps
-    ]
-    return _curve("k so far", points, step, "k =", stairs=True)
-
-
-def _bytes(run: RunFolder, step: str) -> Html | None:
-    if not run.history.bytes_up:
-        return None
-    total = accumulate(run.history.uploaded())
-    points = [(at, float(n_bytes)) for at, n_bytes in enumerate(total)]
-    return _curve("Sent by the sites so far", points, step, "sent", write=size_of)
 
 
 # ------------------------------------------------------------------ bars
@@ -136,12 +134,11 @@ def _bars(
     parts: list[object] = []
     for i, (name, length, beside, tip) in enumerate(rows):
         top = 8 + BAR * i
-        short = name if len(name) <= NAME else name[: NAME - 1] + "…"
-        parts.append(tag("text", short, x=120.0, y=top + 12, class_="tick end"))
+        parts.append(text(shortened(name, NAME), 120.0, top + 12, "tick end"))
         long = max(1.0, x(length) - x.start)
         box = {"x": x.start, "y": top, "width": long, "height": BAR - 5}
         parts.append(mark("rect", tip, "bar plain-bar", **box))
-        parts.append(tag("text", beside, x=x(length) + 6, y=top + 12, class_="tick"))
+        parts.append(text(beside, x(length) + 6, top + 12, "tick"))
     height = 14 + BAR * len(rows)
     drawing = figure(title, description, marks(parts, label=title), height=height)
     return join(tag("h3", title), drawing)
@@ -153,12 +150,8 @@ def _staleness(run: RunFolder) -> Html | None:
         return None
     total = sum(found.values())
     if set(found) == {0}:
-        return join(
-            tag("h3", "Staleness"),
-            tag(
-                "p", f"All {count(total, 'answer')} fitted the server's newest version."
-            ),
-        )
+        calm = f"All {count(total, 'answer')} fitted the server's newest version."
+        return join(tag("h3", "Staleness"), tag("p", calm))
     shown = range(min(max(found), VERSIONS) + 1)
     rows: list[tuple[str, float, str, str]] = [
         (
@@ -193,18 +186,16 @@ def _senders(run: RunFolder) -> Html | None:
         )
         for site in order[:SENDERS]
     ]
-    note, rest = None, order[SENDERS:]
+    others, rest = None, order[SENDERS:]
     if rest:
         together = sum(site.bytes for site in rest)
-        note = tag(
-            "p",
+        others = note(
             f"The other {count(len(rest), 'site')} sent {size_of(together)} together, "
-            f"{size_of(together / len(rest))} each on average.",
-            class_="note",
+            f"{size_of(together / len(rest))} each on average."
         )
     total = f"{count(len(sites), 'site')} sent {size_of(sum(s.bytes for s in sites))}."
     title = f"The {SENDERS} sites that sent most" if rest else "Sent by every site"
-    return join(_bars(title, total, rows), note)
+    return join(_bars(title, total, rows), others)
 
 
 # ------------------------------------------------------------------ who was late
@@ -219,13 +210,13 @@ def _incidents(run: RunFolder) -> Html:
         for line in _incidents_of(site, run.done)
     ]
     lines += [f"{n} was refused: {tidy(why)}" for n, why in history.refused.items()]
-    lines += [f"Note: {tidy(text)}" for text in history.notes]
+    lines += [f"Note: {tidy(words)}" for words in history.notes]
     if history.resumed:
         lines.append(f"The server was started again {count(history.resumed, 'time')}")
     title = tag("h3", "Late, rejected, gone, noted")
     if not lines:
-        text = "Nobody was late, no message was rejected, nobody left."
-        return join(title, tag("p", text))
+        calm = "Nobody was late, no message was rejected, nobody left."
+        return join(title, tag("p", calm))
     items = [tag("li", line) for line in lines[:INCIDENTS]]
     more = lines[INCIDENTS:]
     folded = None

@@ -7,14 +7,16 @@ import math
 from dataclasses import dataclass
 
 from afcl.report.markup import Html, count, tag
-from afcl.report.run_folder import RunFolder, Tree
-from afcl.report.svg import WIDTH, Scale, axes, colour, figure, mark, marks, ticks
+from afcl.report.run_folder import RunFolder, Tree, nearest_clusters
+from afcl.report.svg import WIDTH, Scale, axes, colour, figure, mark, marks, text, ticks
 
 #: Branches drawn; what lies below is folded into them.
 BRANCHES = 40
-#: Size of the drawing, and where its highest and its lowest merge may lie.
+#: Height of the drawing.
 HEIGHT = 250.0
+#: Where the highest merge may lie.
 TOP = 36.0
+#: Where the seeds stand.
 BOTTOM = 208.0
 
 
@@ -26,14 +28,23 @@ class Node:
     seeds: tuple[int, ...]
     height: float
     children: tuple[int, int] | None
+    clusters: tuple[int, ...] = ()
 
 
-def nodes_of(tree: Tree) -> list[Node]:
-    """Return every node; the height is the root of what the merge costs."""
-    nodes = [Node(size, (leaf,), 0.0, None) for leaf, size in enumerate(tree.sizes)]
+def nodes_of(tree: Tree, nearest: list[int] | None = None) -> list[Node]:
+    """Return every node; the height is the root of what the merge costs.
+
+    `nearest`: every seed's cluster, if that is known.
+    """
+    nodes = [
+        Node(size, (leaf,), 0.0, None, (nearest[leaf],) if nearest else ())
+        for leaf, size in enumerate(tree.sizes)
+    ]
     for left, right, cost, size in tree.merges:
         seeds = nodes[left].seeds + nodes[right].seeds
-        nodes.append(Node(size, seeds, math.sqrt(max(cost, 0.0)), (left, right)))
+        below = tuple(sorted({*nodes[left].clusters, *nodes[right].clusters}))
+        height = math.sqrt(max(cost, 0.0))
+        nodes.append(Node(size, seeds, height, (left, right), below))
     return nodes
 
 
@@ -48,8 +59,7 @@ def cluster_of_seeds(run: RunFolder) -> list[int] | None:
     centers = run.scaled(run.centers)
     if centers.shape[1] != seeds.shape[1]:
         return None
-    apart = ((seeds[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
-    return [int(nearest) for nearest in apart.argmin(axis=1)]
+    return nearest_clusters(seeds, centers)
 
 
 def drawn(nodes: list[Node], leaves: int) -> tuple[list[int], int]:
@@ -77,9 +87,8 @@ def tree_figure(run: RunFolder) -> Html:
     tree, k = run.tree, run.n_clusters or 1
     assert tree is not None
     leaves = len(tree.sizes)
-    nodes = nodes_of(tree)
+    nodes = nodes_of(tree, cluster_of_seeds(run))
     order, first = drawn(nodes, leaves)
-    nearest = cluster_of_seeds(run)
     x = Scale(0, max(1, len(order) - 1), 62.0, WIDTH - 18)
     y = Scale(0.0, nodes[-1].height * 1.06 or 1.0, BOTTOM, TOP)
     place = {node: x(i) for i, node in enumerate(order)}
@@ -87,8 +96,8 @@ def tree_figure(run: RunFolder) -> Html:
     for node in range(first, len(nodes)):
         left, right = nodes[node].children or (node, node)
         place[node] = (place[left] + place[right]) / 2
-        branches.append(_branch(nodes, node, place, y, nearest))
-    feet = [_foot(nodes, node, place[node], y, nearest) for node in order]
+        branches.append(_branch(nodes, node, place, y))
+    feet = [_foot(nodes[node], place[node], y) for node in order]
     folded = leaves - len(order)
     note = f", the {folded} lowest merges folded" if folded else ""
     description = (
@@ -114,55 +123,36 @@ def tree_figure(run: RunFolder) -> Html:
     )
 
 
-def _below(nodes: list[Node], node: int, nearest: list[int] | None) -> list[int]:
-    if nearest is None:
-        return []
-    return sorted({nearest[seed] for seed in nodes[node].seeds})
-
-
-def _in_words(nodes: list[Node], node: int, nearest: list[int] | None) -> str:
-    rows = nodes[node].rows
-    text = "rows of this seed not told apart from its neighbour's"
-    if rows is not None:
-        text = count(rows, "row")
-    text += f", {count(len(nodes[node].seeds), 'seed')}"
-    clusters = _below(nodes, node, nearest)
+def _in_words(node: Node) -> str:
+    words = "rows of this seed not told apart from its neighbour's"
+    if node.rows is not None:
+        words = count(node.rows, "row")
+    words += f", {count(len(node.seeds), 'seed')}"
+    clusters = node.clusters
     if len(clusters) == 1:
-        return text + f", cluster {clusters[0]}"
+        return f"{words}, cluster {clusters[0]}"
     if clusters:
         shown = ", ".join(map(str, clusters[:12])) + (", …" if clusters[12:] else "")
-        return text + f", clusters {shown}"
-    return text
+        return f"{words}, clusters {shown}"
+    return words
 
 
-def _branch(
-    nodes: list[Node],
-    node: int,
-    place: dict[int, float],
-    y: Scale,
-    nearest: list[int] | None,
-) -> Html:
-    left, right = nodes[node].children or (node, node)
-    top = y(nodes[node].height)
-    clusters = _below(nodes, node, nearest)
-    paint = f"stroke {colour(clusters[0])}" if len(clusters) == 1 else ""
+def _branch(nodes: list[Node], number: int, place: dict[int, float], y: Scale) -> Html:
+    node = nodes[number]
+    left, right = node.children or (number, number)
+    top = y(node.height)
+    paint = f" stroke {colour(node.clusters[0])}" if len(node.clusters) == 1 else ""
     path = (
         f"M{place[left]:.1f} {y(nodes[left].height):.1f}V{top:.1f}"
         f"H{place[right]:.1f}V{y(nodes[right].height):.1f}"
     )
-    tip = f"A merge: {_in_words(nodes, node, nearest)}"
-    return mark("path", tip, f"branch {paint}".strip(), d=path)
+    return mark("path", f"A merge: {_in_words(node)}", f"branch{paint}", d=path)
 
 
-def _foot(
-    nodes: list[Node], node: int, x: float, y: Scale, nearest: list[int] | None
-) -> Html:
-    clusters = _below(nodes, node, nearest)
-    paint = f"fill {colour(clusters[0])}" if len(clusters) == 1 else "plain"
-    what = "Folded" if nodes[node].children is not None else "A seed"
-    tip = f"{what}: {_in_words(nodes, node, nearest)}"
-    at = y(nodes[node].height)
-    return mark("circle", tip, f"foot {paint}", cx=x, cy=at, r=3.0)
+def _foot(node: Node, x: float, y: Scale) -> Html:
+    paint = f"fill {colour(node.clusters[0])}" if len(node.clusters) == 1 else "plain"
+    tip = f"{'Folded' if node.children else 'A seed'}: {_in_words(node)}"
+    return mark("circle", tip, f"foot {paint}", cx=x, cy=y(node.height), r=3.0)
 
 
 def _cut(nodes: list[Node], leaves: int, k: int, y: Scale) -> Html | None:
@@ -174,5 +164,5 @@ def _cut(nodes: list[Node], leaves: int, k: int, y: Scale) -> Html | None:
     return tag(
         "g",
         tag("line", x1=56.0, x2=WIDTH - 6, y1=at, y2=at, class_="cut"),
-        tag("text", f"k′ = {k}", x=WIDTH - 8, y=at - 5, class_="label end halo"),
+        text(f"k′ = {k}", WIDTH - 8, at - 5, "label end halo"),
     )

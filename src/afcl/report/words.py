@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import re
-
 from afcl.registry import INDICES, LEVELS
-from afcl.report.markup import count, number, size_of, span_of
+from afcl.report.markup import count, number, shortened, size_of, span_of
 from afcl.report.run_folder import COORDINATOR, MEMBER, RunFolder
 
 #: Levels this close in silhouette are told apart by other indices (``band``).
@@ -17,6 +15,8 @@ STRENGTH = (
     (0.5, "a reasonable structure"),
     (0.25, "a weak structure, which may be artificial"),
 )
+#: Where k is a wish.
+GIVEN = "The number of clusters was given, not found."
 
 
 def index_name(index: str) -> str:
@@ -73,7 +73,12 @@ def how_sure(run: RunFolder) -> list[str]:
     if not run.done or k is None:
         return []
     if value is None:
-        return [_why_no_index(run)]
+        given = run.parameters.get("n_clusters")
+        return [
+            GIVEN
+            if given
+            else "This method gives no index to compare numbers of clusters by."
+        ]
     name = index_name(run.criterion)
     sentences = [_against(run, f"{name} {number(value)} at k = {k}", value)]
     silhouette = run.scores.get("silhouette")
@@ -88,16 +93,10 @@ def how_sure(run: RunFolder) -> list[str]:
     return sentences
 
 
-def _why_no_index(run: RunFolder) -> str:
-    if run.parameters.get("n_clusters"):
-        return "The number of clusters was given, not found."
-    return "This method gives no index to compare numbers of clusters by."
-
-
 def _against(run: RunFolder, text: str, value: float) -> str:
     """Compare with the best other k."""
     if run.parameters.get("n_clusters"):
-        return f"{text}. The number of clusters was given, not found."
+        return f"{text}. {GIVEN}"
     rival = runner_up(run)
     if rival is None:
         return f"{text}. No other k was considered."
@@ -243,5 +242,4 @@ def subtitle(run: RunFolder) -> str:
 
 def tidy(text: str) -> str:
     """Return a reason from a file as one short line."""
-    text = re.sub(r"\s+", " ", text).strip()
-    return text if len(text) <= 200 else text[:199] + "…"
+    return shortened(" ".join(text.split()), 200)

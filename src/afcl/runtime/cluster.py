@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.data.streamed_rows import AgreedRows
+from afcl.data.stream import AgreedRows
 from afcl.exceptions import InputError
 from afcl.runtime.partitions import (
     Fault,

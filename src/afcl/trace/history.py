@@ -14,6 +14,8 @@ from afcl._typing import Floats
 from afcl.trace.attendance import Attendance, rounds_by_tick
 from afcl.trace.record import Event, each
 
+#: Events of one site that count for it.
+_OF_SITES = ("ranges", "send", "hello", "update", "rejected", "failure", "left")
 #: Events that show that a run goes on; a server that asks and asks does not.
 _PROGRESS = ("ranges", "agreed", "resumed", "hello", "update", "rejected", "prepare")
 
@@ -125,20 +127,84 @@ class RunHistory:
 
     def add(self, event: Event) -> None:
         """Add the next event; kinds that are not known are passed over."""
-        if event["event"] == "batch":
+        kind, at = event["event"], event.get("at")
+        if kind == "batch":
             for one in each([event]):
                 self.add(one)
             return
-        at = event.get("at")
         if at is not None:
             self.began = at if self.began is None else self.began
             if self.end is None:
                 self.last = at
-        if event["event"] in _PROGRESS:
+        if kind in _PROGRESS:
             self.progress_at = at
-        handler = _HANDLERS.get(event["event"])
-        if handler is not None:
-            handler(self, event)
+        if kind in _OF_SITES:
+            self._add_of_site(kind, event)
+        else:
+            self._add_of_server(kind, event)
+
+    def _add_of_server(self, kind: str, event: Event) -> None:
+        """Add what no single site has done."""
+        match kind:
+            case "run":
+                self.method = str(event["method"])
+                self.parameters = dict(event.get("parameters") or {})
+                for client, name in enumerate(event["clients"] or ()):
+                    self.sites[client] = SiteHistory(str(name))
+            case "agreed":
+                self.agreed = True
+                self.columns = tuple(str(name) for name in event["columns"])
+                if event.get("low") is not None and event.get("span") is not None:
+                    self.low = np.array(event["low"], dtype=float)
+                    self.span = np.array(event["span"], dtype=float)
+            case "prepare":
+                self.steps.append(_step(event))
+                self._knows_round(event)
+            case "refused":
+                self.refused[str(event["name"])] = str(event["reason"])
+            case "note":
+                self.notes.append(str(event["text"]))
+            case "resumed":
+                self.resumed += 1
+                self._by_tick = None
+            case "end":
+                self.end = event
+                self._knows_round(event)
+
+    def _add_of_site(self, kind: str, event: Event) -> None:
+        """Add what one site was asked for, has answered, or has left undone."""
+        client, tick = int(event["client"]), int(event["tick"])
+        site = self.site(client)
+        match kind:
+            case "ranges":
+                self._is_here(client, event)
+                site.rows = int(event["rows"])
+                site.name = str(event.get("name", site.name))
+            case "send":
+                site.asked_at = event.get("at")
+                self.bytes_down[tick] += int(event["bytes"])
+                self._mark(client, tick, Attendance.ASKED)
+            case "hello":
+                self._absorbed(client, event)
+                site.rows = int(event["rows"])
+                self._mark(client, tick, Attendance.HELLO)
+            case "update":
+                self._answered(client, event)
+            case "rejected":
+                # Contact -1 answers nothing that was asked: an answer is still awaited.
+                if int(event["contact"]) >= 0:
+                    site.asked_at = None
+                site.rejected.append(str(event["reason"]))
+                self._mark(client, tick, Attendance.TROUBLE)
+            case "failure":
+                site.asked_at = None
+                site.failures.append(str(event["reason"]))
+                self._mark(client, tick, Attendance.TROUBLE)
+            case "left":
+                if not site.gone:
+                    self.absences.append((client, tick, None))
+                site.gone, site.asked_at = True, None
+                self._saw(tick)
 
     @property
     def seconds(self) -> float | None:
@@ -180,6 +246,48 @@ class RunHistory:
         self._last_tick = max(self._last_tick, tick)
         self._by_tick = None
 
+    def _knows_round(self, event: Event) -> None:
+        self._rounds[int(event["tick"])] = int(event["round"])
+        self._saw(int(event["tick"]))
+
+    def _mark(self, client: int, tick: int, what: Attendance) -> None:
+        before = self.marks.get((client, tick), Attendance.NOT_ASKED)
+        self.marks[client, tick] = max(what, before)
+        self._saw(tick)
+
+    def _is_here(self, client: int, event: Event) -> None:
+        """Note that something of a site has arrived; it may have been away."""
+        site, tick = self.site(client), int(event["tick"])
+        if site.gone:
+            site.gone = False
+            self.absences = [
+                (who, left, tick if who == client and back is None else back)
+                for who, left, back in self.absences
+            ]
+        site.heard_at = event.get("at")
+
+    def _absorbed(self, client: int, event: Event) -> None:
+        """Count a message that was absorbed."""
+        self._is_here(client, event)
+        site, n_bytes = self.site(client), int(event["bytes"])
+        site.asked_at = None
+        site.messages += 1
+        site.bytes += n_bytes
+        self.bytes_up[int(event["tick"])] += n_bytes
+
+    def _answered(self, client: int, event: Event) -> None:
+        """Count an answer to a broadcast, and how late it came."""
+        site, behind = self.site(client), int(event["staleness"] or 0)
+        if site.asked_at is not None and "at" in event:
+            self.response_times.append(event["at"] - site.asked_at)
+        self._absorbed(client, event)
+        site.answers += 1
+        self.staleness[behind] += 1
+        if behind > 0:
+            site.late, site.worst = site.late + 1, max(site.worst, behind)
+        what = Attendance.LATE if behind > 0 else Attendance.ANSWERED
+        self._mark(client, int(event["tick"]), what)
+
 
 def history_of(events: Iterable[Event]) -> RunHistory:
     """Add up the events of a trace."""
@@ -189,113 +297,12 @@ def history_of(events: Iterable[Event]) -> RunHistory:
     return history
 
 
-def _mark(history: RunHistory, event: Event, what: Attendance) -> None:
-    place = (int(event["client"]), int(event["tick"]))
-    history.marks[place] = max(what, history.marks.get(place, Attendance.NOT_ASKED))
-    history._saw(place[1])
-
-
-def _is_here(history: RunHistory, event: Event) -> SiteHistory:
-    """Note that something of a site has arrived; it may have been away."""
-    client = int(event["client"])
-    site = history.site(client)
-    if site.gone:
-        site.gone = False
-        history.absences = [
-            (who, left, int(event["tick"]) if who == client and back is None else back)
-            for who, left, back in history.absences
-        ]
-    site.heard_at = event.get("at")
-    return site
-
-
-def _run(history: RunHistory, event: Event) -> None:
-    history.method = str(event["method"])
-    history.parameters = dict(event.get("parameters") or {})
-    for client, name in enumerate(event["clients"] or ()):
-        history.sites[client] = SiteHistory(str(name))
-
-
-def _ranges(history: RunHistory, event: Event) -> None:
-    site = _is_here(history, event)
-    site.rows = int(event["rows"])
-    site.name = str(event.get("name", site.name))
-
-
-def _agreed(history: RunHistory, event: Event) -> None:
-    history.agreed = True
-    history.columns = tuple(str(name) for name in event["columns"])
-    if event.get("low") is not None and event.get("span") is not None:
-        history.low = np.array(event["low"], dtype=float)
-        history.span = np.array(event["span"], dtype=float)
-
-
-def _send(history: RunHistory, event: Event) -> None:
-    history.site(int(event["client"])).asked_at = event.get("at")
-    history.bytes_down[int(event["tick"])] += int(event["bytes"])
-    _mark(history, event, Attendance.ASKED)
-
-
-def _hello(history: RunHistory, event: Event) -> None:
-    site = _absorbed(history, event)
-    site.rows = int(event["rows"])
-    _mark(history, event, Attendance.HELLO)
-
-
-def _update(history: RunHistory, event: Event) -> None:
-    asked_at = history.site(int(event["client"])).asked_at
-    if asked_at is not None and "at" in event:
-        history.response_times.append(event["at"] - asked_at)
-    site = _absorbed(history, event)
-    site.answers += 1
-    behind = int(event["staleness"] or 0)
-    history.staleness[behind] += 1
-    if behind > 0:
-        site.late, site.worst = site.late + 1, max(site.worst, behind)
-    _mark(history, event, Attendance.LATE if behind > 0 else Attendance.ANSWERED)
-
-
-def _absorbed(history: RunHistory, event: Event) -> SiteHistory:
-    """Count a message that was absorbed."""
-    site = _is_here(history, event)
-    site.asked_at = None
-    site.messages += 1
-    site.bytes += int(event["bytes"])
-    history.bytes_up[int(event["tick"])] += int(event["bytes"])
-    return site
-
-
-def _rejected(history: RunHistory, event: Event) -> None:
-    site = history.site(int(event["client"]))
-    # Contact -1 answers nothing that was asked: the site's answer is still awaited.
-    if int(event["contact"]) >= 0:
-        site.asked_at = None
-    site.rejected.append(str(event["reason"]))
-    _mark(history, event, Attendance.TROUBLE)
-
-
-def _failure(history: RunHistory, event: Event) -> None:
-    site = history.site(int(event["client"]))
-    site.asked_at = None
-    site.failures.append(str(event["reason"]))
-    _mark(history, event, Attendance.TROUBLE)
-
-
-def _left(history: RunHistory, event: Event) -> None:
-    client = int(event["client"])
-    site = history.site(client)
-    if not site.gone:
-        history.absences.append((client, int(event["tick"]), None))
-    site.gone, site.asked_at = True, None
-    history._saw(int(event["tick"]))
-
-
-def _prepare(history: RunHistory, event: Event) -> None:
+def _step(event: Event) -> ServerStep:
     seeds = np.array(event["seeds"], dtype=float) if event.get("seeds") else None
     if seeds is not None and (seeds.ndim != 2 or not np.isfinite(seeds).all()):
         seeds = None
     objective, movement = event["objective"], event["movement"]
-    step = ServerStep(
+    return ServerStep(
         int(event["tick"]),
         int(event["round"]),
         int(event["k"]),
@@ -303,46 +310,3 @@ def _prepare(history: RunHistory, event: Event) -> None:
         None if movement is None else float(movement),
         seeds,
     )
-    history.steps.append(step)
-    _knows_round(history, event)
-
-
-def _knows_round(history: RunHistory, event: Event) -> None:
-    history._rounds[int(event["tick"])] = int(event["round"])
-    history._saw(int(event["tick"]))
-
-
-def _refused(history: RunHistory, event: Event) -> None:
-    history.refused[str(event["name"])] = str(event["reason"])
-
-
-def _note(history: RunHistory, event: Event) -> None:
-    history.notes.append(str(event["text"]))
-
-
-def _resumed(history: RunHistory, event: Event) -> None:
-    history.resumed += 1
-    history._by_tick = None
-
-
-def _end(history: RunHistory, event: Event) -> None:
-    history.end = event
-    _knows_round(history, event)
-
-
-_HANDLERS = {
-    "run": _run,
-    "ranges": _ranges,
-    "agreed": _agreed,
-    "send": _send,
-    "hello": _hello,
-    "update": _update,
-    "rejected": _rejected,
-    "failure": _failure,
-    "left": _left,
-    "prepare": _prepare,
-    "refused": _refused,
-    "note": _note,
-    "resumed": _resumed,
-    "end": _end,
-}

@@ -30,7 +30,8 @@ from afcl.core.terms import (
     Refusal,
     Terms,
 )
-from afcl.data.stream import HeldTable, Source
+from afcl.data.sites import SiteTable
+from afcl.data.tables import Table
 from afcl.exceptions import AfclError, InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.ledger import Ledger
@@ -87,7 +88,7 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
             folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
         )
         return encode(Noted(run))
-    source = member.open(_whole(asked)).sources[0]
+    source = member.open(_whole(asked)).tables[0]
     found = source.fingerprint()
     if member.fingerprint not in ("", found):
         raise RejectedMessage(f"the rows of {member.name} have changed during the run")
@@ -124,17 +125,17 @@ def _whole(asked: Any) -> str:
 
 
 def _announcement(
-    member: Membership, source: Source, asked: AskAnnouncement
+    member: Membership, source: SiteTable, asked: AskAnnouncement
 ) -> Announcement:
     """Return what the site says of itself."""
-    if not isinstance(source, HeldTable):
+    if not isinstance(source, Table):
         # Only the number of rows is asked of these, and extremes and medians of what
         # is shown: three rows say them.
         ranges = source.ranges()
         rows = np.broadcast_to(ranges.low, source.shape)
         shown = np.stack([ranges.low, source.medians(), ranges.high])
     else:
-        rows = source.table.values
+        rows = source.values
         group = max(asked.group, parse_level(member.privacy).group)
         shown = told_of(rows, group)
     return announce(
@@ -210,7 +211,7 @@ def _work(folder: Path, site: Site, request: bytes) -> bytes:
     return reply
 
 
-def _finish(folder: Path, member: Membership, source: Source, asked: Finish) -> None:
+def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) -> None:
     """Label the site's own rows, and write what it takes home."""
     if (folder / RESULT).is_file():
         return
@@ -227,7 +228,7 @@ def _finish(folder: Path, member: Membership, source: Source, asked: Finish) -> 
 
     label = partial(_label, method, clustering, known, asked.terms.client)
     site = Site(source.rows, source.columns)
-    if isinstance(source, HeldTable):
+    if isinstance(source, Table):
         (labels,) = counted([label(site.scaled(asked.terms))])
         write_labels(folder / LABELED, source.in_input_order(labels))
     else:

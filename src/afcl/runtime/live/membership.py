@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from afcl.data.stream import HeldTable, OpenSites, open_sites
-from afcl.data.tables import Sites
+from afcl.data.sites import Sites, SiteTable, open_sites
+from afcl.data.tables import Table
 from afcl.exceptions import InputError
 from afcl.runtime.live.script import PROGRAM, rows_from
 from afcl.runtime.requirements import needs_all_rows
@@ -62,16 +62,15 @@ class Membership:
     state: str = WAITING
     reason: str = ""
 
-    def read(self) -> Sites:
+    def read(self) -> Sites[Table]:
         """Read the site's rows into memory; refuses to if they are streamed."""
         opened = self.open()
-        held = [source for source in opened.sources if isinstance(source, HeldTable)]
+        held = tuple(table for table in opened.tables if isinstance(table, Table))
         if not held:
             raise InputError("they are too many to be read at once")
-        tables, kept = zip(*((one.table, one.kept) for one in held), strict=True)
-        return Sites(tables, opened.notes, kept)
+        return Sites(held, opened.notes)
 
-    def open(self, whole: str = "") -> OpenSites:
+    def open(self, whole: str = "") -> Sites[SiteTable]:
         """Make the site's rows ready to be read; bad ones end in one line.
 
         `whole` names what needs them in memory, if something does.
@@ -89,7 +88,7 @@ class Membership:
             whole=whole,
         )
 
-    def _run(self, whole: str) -> OpenSites:
+    def _run(self, whole: str) -> Sites[SiteTable]:
         """Let the site's own program say where the rows are."""
         if whole:
             raise InputError(f"{whole} needs all rows in memory: give --data a table")
@@ -98,7 +97,7 @@ class Membership:
                 f"--columns, --drop and --missing are for tables: {self.data} is a "
                 "program, let it choose"
             )
-        return OpenSites((rows_from(Path(self.data)),), ())
+        return Sites((rows_from(Path(self.data)),), ())
 
 
 def open_membership(folder: Path) -> Membership:
