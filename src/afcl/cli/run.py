@@ -145,9 +145,8 @@ def cluster_files(
     from afcl.runtime.schedule import as_schedule
 
     method, options, level = chosen_method(chosen)
-    method.parameters(**options)
     public = bounds(chosen["ranges"])
-    requirements(method, options, public or "minmax", len(paths))
+    requirements(method, method.parameters(**options), public or "minmax", len(paths))
     least = 1
     if level not in ("exact", "affine", "rival"):
         least = max(chosen["min_cell"], parse_level(level).group)

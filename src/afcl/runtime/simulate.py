@@ -105,7 +105,7 @@ def simulate(
         joined = _joined(tables)
         if joined is not None and fits(spec, *joined, schedule):
             return simulate_batch(spec, *joined, schedule, trace=trace, clock=clock)
-    requirements(spec.method, spec.options, spec.scale, len(tables))
+    requirements(spec.method, spec.parameters, spec.scale, len(tables))
     sites = [Site(table) for table in tables]
     bound = schedule.bind(len(sites), spec.seed)
     transport = InProcess(sites, bound, journal.entries if journal else None)
@@ -170,9 +170,8 @@ def simulate_batch(
         )
     schedule = schedule if schedule is not None else Schedule()
     bound = schedule.bind(offsets.shape[0] - 1, spec.seed)
-    params = spec.method.parameters(**spec.options)
     with Threads() as threads:
-        sites = SiteBatch(rows, offsets, params, spec.seed, threads)
+        sites = SiteBatch(rows, offsets, spec.parameters, spec.seed, threads)
         run = BatchCoordinator(spec, sites, bound, trace=trace, clock=clock)
         finished = run.run()
     labels = spec.method.label(finished.clustering, sites.tables.rows, None, None)

@@ -51,7 +51,7 @@ from afcl.runtime.results import (
     write_labels,
     write_result_file,
 )
-from afcl.runtime.site import ODD, Charge, Site, settled, told_of
+from afcl.runtime.site import ODD, Charge, Site, settled, shown_rows
 
 #: Its method's memory.
 MEMORY = "memory.bin"
@@ -136,7 +136,7 @@ def _announcement(
     else:
         rows = source.table.values
         group = max(asked.group, parse_level(member.privacy).group)
-        shown = told_of(rows, group)
+        shown = shown_rows(rows, group)
     return announce(
         member.name, source.columns, rows, member.units, asked.extremes, shown
     )
