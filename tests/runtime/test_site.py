@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from afcl.core.messages import Cells, Hello, Level, Plan, Positions, Summary, Update
-from afcl.core.protocol import Method, client_rng
+from afcl.core.protocol import client_rng
 from afcl.core.scale import Box, Ranges
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import CodecError, RejectedMessage
@@ -121,11 +121,17 @@ def test_scaled_rows_are_kept_for_the_same_terms():
     assert np.array_equal(site.scaled(TERMS), first)
 
 
-class Counting(Method):
+class Counting(Afcl):
     """A method's client side that remembers how often it was asked."""
 
     def parameters(self, **options):
         return options
+
+    def view(self, X, params, rng):
+        return X
+
+    def spends(self, params, contact):
+        return 0.0
 
     def settle(self, params, n_rows):
         return {**params, "n_rows": n_rows}

@@ -23,7 +23,14 @@ from afcl._typing import ClientId, Floats, Ints
 from afcl.core import cohorts, server
 from afcl.core.messages import Batch, Broadcast, Hello, Update
 from afcl.core.params import DefaultParams, from_options
-from afcl.core.protocol import Clustering, Demands, Diagnostics, Message, Method
+from afcl.core.protocol import (
+    Clustering,
+    Demands,
+    Diagnostics,
+    Disclosure,
+    Message,
+    Method,
+)
 from afcl.core.rows import Rows
 from afcl.core.state import ServerState
 from afcl.kernels import assign
@@ -72,6 +79,10 @@ class Afcl(Method[DefaultParams, State]):
     ) -> clients.Working:
         """Return what the level lets a client work on."""
         return clients.view(X, params, rng)
+
+    def disclosure(self, params: DefaultParams) -> Disclosure:
+        """Return the level and the smallest cell."""
+        return Disclosure(params.privacy, params.min_cell)
 
     def spends(self, params: DefaultParams, contact: int) -> float:
         """Return what this contact costs (mu)."""

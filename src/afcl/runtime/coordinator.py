@@ -178,7 +178,6 @@ class Coordinator:
         if awaited is None:
             self._introduce()
             agreed = self._agreement.agree(self._say)
-            self._flights.answered |= self._agreement.answered
             self._refusals.recall(self.trace)
             self._open(self._settled(agreed))
             awaited = set(self.transport.members())
@@ -186,8 +185,8 @@ class Coordinator:
 
     def _roll_call(self) -> RollCall:
         spec = self.spec
-        needed = requirements(spec.method, spec.parameters, spec.scale)
-        return RollCall(self.transport, spec.run, spec.scale, needed.group)
+        group = requirements(spec.method, spec.parameters, spec.scale).group
+        return RollCall(self.transport, self._flights, spec.run, spec.scale, group)
 
     def _settled(self, agreed: Agreement) -> Terms:
         spec = self.spec

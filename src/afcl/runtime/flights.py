@@ -12,10 +12,11 @@ from afcl._typing import ClientId
 from afcl.core.messages import UNSTAMPED, Hello, Update, refuse_unless
 from afcl.core.protocol import Message
 from afcl.exceptions import RejectedMessage
-from afcl.runtime.agreement import NOT_ASKED
 from afcl.runtime.journal import AGREEMENT
 from afcl.runtime.transport import Failure, Reply, Ticket
 
+#: Of an answer to nothing.
+NOT_ASKED = "answers nothing that this client was asked"
 #: Of a client that names itself.
 PRETENDS = "a client does not say who it is or what it answers"
 

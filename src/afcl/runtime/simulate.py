@@ -192,7 +192,7 @@ def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
 def _ranked_by_size(finished: Finished, raw: Sequence[Labels]) -> Outcome:
     """Return the outcome with clusters in the order of the rows they really hold."""
     clustering = finished.clustering
-    sizes = np.sum([_sizes(labels, clustering.k) for labels in raw], axis=0)
+    sizes = np.sum([sizes_of(labels, clustering.k) for labels in raw], axis=0)
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(order.shape[0])
@@ -216,7 +216,7 @@ def _labels(
     if not method.in_parts:
         table = site.scaled(terms)
         return room.filled([method.label(clustering, table, site.memory, client)])
-    work = partial(_label_part, method, clustering, site.memory, client)
+    work = partial(method.label, clustering, memory=site.memory, client=client)
     rows = site.agreed(terms)
     if isinstance(site.rows, np.ndarray):
         return room.filled(rows.map(work))
@@ -242,17 +242,12 @@ class Room:
         return self._labels[start : self._end]
 
 
-def _label_part(
-    method: AnyMethod, clustering: Clustering, memory: Any, client: int, part: Floats
-) -> Ints:
-    return method.label(clustering, part, memory, client)
-
-
 def _count(work: Callable[[Floats], Ints], k: int, part: Floats) -> Ints:
     return np.bincount(work(part), minlength=k)
 
 
-def _sizes(labels: Labels, k: int) -> Ints:
+def sizes_of(labels: Labels, k: int) -> Ints:
+    """Return the rows in every cluster."""
     if isinstance(labels, LabelParts):
         return labels.sizes
     return np.bincount(labels, minlength=k)
