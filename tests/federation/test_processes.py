@@ -28,10 +28,10 @@ from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.commands import APP, nodes, register, status, submit
 from afcl.runtime.flower.environment import environment
 from afcl.runtime.flower.keys import make_site_key
+from afcl.runtime.flower.launcher import start_supernode
 from afcl.runtime.flower.logs import KEY_REFUSED, last_words, node_id, refusal
 from afcl.runtime.flower.network import at, free_port, require_free, unreachable
 from afcl.runtime.flower.superlink import NetworkGuard, start_superlink
-from afcl.runtime.flower.supernode import start_supernode
 from afcl.runtime.live.engine import Tls
 
 pytest.importorskip("flwr", reason="the network needs Flower: afcl[flower]")

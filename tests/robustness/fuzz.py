@@ -31,7 +31,7 @@ from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import AfclError, RejectedMessage
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import stamped
+from afcl.runtime.flights import Flight, stamped
 from afcl.runtime.site import Site
 from afcl.scale import Box
 
@@ -76,7 +76,7 @@ def begin(seed: int = 0, privacy: str = "summary") -> Live:
         answers[f"hello-{client}"] = said = site.answer(requests["hello"])
         extremes = site.rows.min(axis=0), site.rows.max(axis=0)
         state = method.announced(state, client, *extremes)
-        state, _ = method.absorb(state, stamped(decode(said), client, 0, 0))
+        state, _ = method.absorb(state, stamped(decode(said), Flight(client, 0, 0)))
     for contact in (1, 2):
         state = method.prepare(state)
         sent = method.broadcast(state)
@@ -86,7 +86,7 @@ def begin(seed: int = 0, privacy: str = "summary") -> Live:
             requests[f"step-{contact}"] = step
             answers[f"update-{client}-{contact}"] = said = site.answer(step)
             if client < contact:  # the others are still on their way
-                update = stamped(decode(said), client, contact, sent.version)
+                update = stamped(decode(said), Flight(client, contact, sent.version))
                 state, _ = method.absorb(state, update)
     return Live(state, sites[0], answers, requests)
 
@@ -284,7 +284,7 @@ def throw(live: Live, data: bytes, contact: int, version: int) -> bool:
     before = live.digest()
     method = get_method("afcl")
     try:
-        message: Message = stamped(decode(data), 0, contact, version)
+        message: Message = stamped(decode(data), Flight(0, contact, version))
         after, _ = method.absorb(live.state, message)
     except RejectedMessage as error:
         text = str(error)

@@ -84,12 +84,11 @@ def test_a_refused_message_leaves_the_state_as_it_was(federation, kind, seed):
     class Watching(Coordinator):
         """Notes the state around every refusal."""
 
-        def _refuse(self, reply, contact, error):
+        def _refuse(self, client, contact, error):
             refusals.append(contact)
             before = pickle.dumps(self._state)
-            count, self._in_a_row[reply.client] = self._in_a_row.get(reply.client), 0
-            super()._refuse(reply, contact, error)  # without being shut out
-            self._in_a_row[reply.client] = (count or 0) + 1
+            self._refusals.forgive(client)  # without being shut out
+            super()._refuse(client, contact, error)
             assert pickle.dumps(self._state) == before
 
     refusals: list[int] = []

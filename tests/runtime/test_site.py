@@ -2,19 +2,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from afcl.core.messages import Cells, Hello, Level, Plan, Positions, Summary, Update
-from afcl.core.protocol import Method, client_rng
+from afcl.core.protocol import client_rng
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import CodecError, RejectedMessage
 from afcl.methods import get_method
 from afcl.methods.afcl import Afcl
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.site import Site, told_of
+from afcl.runtime.site import Site, shown_rows
 from afcl.scale import Box, Ranges
 
 ROWS = np.random.default_rng(0).normal(size=(40, 2)) * [1.0, 50.0] + [0.0, 100.0]
@@ -122,11 +121,17 @@ def test_scaled_rows_are_kept_for_the_same_terms():
     assert np.array_equal(site.scaled(TERMS), first)
 
 
-class Counting(Method[Any, Any]):
+class Counting(Afcl):
     """A method's client side that remembers how often it was asked."""
 
     def parameters(self, **options):
         return options
+
+    def view(self, X, params, rng):
+        return X
+
+    def spends(self, params, contact):
+        return 0.0
 
     def settle(self, params, n_rows):
         return {**params, "n_rows": n_rows}
@@ -190,10 +195,10 @@ def test_extremes_of_groups_are_no_rows():
 
 
 def test_groups_reach_about_as_far_as_their_rows():
-    told = told_of(np.array([[0.0], [2.0], [10.0], [12.0]]), 2)
-    assert sorted(told[:, 0].tolist()) == [0.0, 1.0, 2.0, 10.0, 11.0, 12.0]
+    shown = shown_rows(np.array([[0.0], [2.0], [10.0], [12.0]]), 2)
+    assert sorted(shown[:, 0].tolist()) == [0.0, 1.0, 2.0, 10.0, 11.0, 12.0]
     rows = np.zeros((0, 2))
-    assert told_of(rows, 5) is rows
+    assert shown_rows(rows, 5) is rows
 
 
 def private(options):

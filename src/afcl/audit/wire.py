@@ -147,7 +147,7 @@ def tapped(
     """
     method = method_at(parse_level(level))
     chosen = {**options, "privacy": level}
-    requirements(method, chosen, scale, len(tables))
+    requirements(method, method.parameters(**chosen), scale, len(tables))
     if curious:
         method = cast(AnyMethod, Curious(method))
     spec = Spec(method, chosen, seed, scale, rounds, names=tuple(names))

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from afcl.cli.run import in_order
-from afcl.cli.settings import bounds
+from afcl.cli.settings import MISSING, Columns, Drop, bounds
 
 if TYPE_CHECKING:
     from afcl.audit import Audit, LevelFinding
@@ -40,33 +40,43 @@ LEGEND = (
 )
 
 
+Sites = Annotated[
+    list[Path],
+    typer.Argument(help="One file per site: CSV, TSV or Parquet.", metavar="SITE"),
+]
+Levels = Annotated[
+    list[str],
+    typer.Option(help="A level to audit, such as 'grouped(5)'; repeat for more (all)."),
+]
+Bounds = Annotated[
+    list[str],
+    typer.Option(help="Public bounds, for 'dp': COLUMN=LOW:HIGH; all columns."),
+]
+Cohort = Annotated[
+    int | None,
+    typer.Option(help="Sites of a cohort at 'secure' (10, or all if there are fewer)."),
+]
+MinCell = Annotated[int, typer.Option(help="Smallest group of rows a site describes.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print everything that was found as JSON.")
+]
+
+
 def audit(
-    sites: list[Path] = typer.Argument(
-        ..., help="One file per site: CSV, TSV or Parquet.", metavar="SITE"
-    ),
-    privacy: list[str] = typer.Option(
-        [], help="A level to audit, such as 'grouped(5)'; repeat for more (all)."
-    ),
-    rounds: int = typer.Option(30, help="Rounds in which the server asks."),
-    seed: int = typer.Option(0, help="Seed of everything random."),
-    ranges: list[str] = typer.Option(
-        [], help="Public bounds, for 'dp': COLUMN=LOW:HIGH; all columns."
-    ),
-    cohort: int | None = typer.Option(
-        None, help="Sites of a cohort at 'secure' (10, or all if there are fewer)."
-    ),
-    min_cell: int = typer.Option(5, help="Smallest group of rows a site describes."),
-    trials: int = typer.Option(200, help="Trials of the canary test of 'dp'."),
-    columns: list[str] = typer.Option(
-        [], help="Use only this column; repeat for more."
-    ),
-    drop: list[str] = typer.Option([], help="Leave out this column; repeat for more."),
-    missing: str = typer.Option(
-        "error", help="Rows with missing values: error or drop."
-    ),
-    as_json: bool = typer.Option(
-        False, "--json", help="Print everything that was found as JSON."
-    ),
+    sites: Sites,
+    privacy: Levels = [],
+    rounds: Annotated[int, typer.Option(help="Rounds in which the server asks.")] = 30,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    ranges: Bounds = [],
+    cohort: Cohort = None,
+    min_cell: MinCell = 5,
+    trials: Annotated[
+        int, typer.Option(help="Trials of the canary test of 'dp'.")
+    ] = 200,
+    columns: Columns = [],
+    drop: Drop = [],
+    missing: Annotated[str, typer.Option(help=MISSING)] = "error",
+    as_json: AsJson = False,
 ) -> None:
     """Measure what an honest-but-curious server could recover of these rows.
 

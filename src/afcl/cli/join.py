@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afcl.cli.settings import EngineName, Insecure
+from afcl.cli.settings import EngineName, Insecure, Stream
 from afcl.exceptions import InputError
 from afcl.runtime.live.engines import DEFAULT, get_launcher
 
@@ -52,15 +52,6 @@ Budget = Annotated[
 LedgerFile = Annotated[
     Path | None,
     typer.Option(help="File that keeps what they have cost (DIR/ledger.json)."),
-]
-Stream = Annotated[
-    bool | None,
-    typer.Option(
-        "--stream/--no-stream",
-        help="Leave the rows in their files, or read them into memory; "
-        "by default they stay there above 1 GB.",
-        show_default=False,
-    ),
 ]
 Port = Annotated[
     int | None,

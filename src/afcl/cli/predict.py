@@ -7,14 +7,14 @@ from pathlib import Path
 
 import typer
 
+from afcl.cli.settings import MISSING
+
 
 def predict(
     folder: Path = typer.Argument(..., help="Folder of a finished run.", metavar="DIR"),
     new: Path = typer.Argument(..., help="File with new rows.", metavar="NEW"),
     out: Path | None = typer.Option(None, help="Write here instead of printing."),
-    missing: str = typer.Option(
-        "error", help="Rows with missing values: error or drop."
-    ),
+    missing: str = typer.Option("error", help=MISSING),
 ) -> None:
     """Label new rows by the clusters of a finished run (CSV, column `cluster`)."""
     import numpy as np

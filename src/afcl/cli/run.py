@@ -7,11 +7,20 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afcl.cli.settings import bounds, settings
+from afcl.cli.settings import (
+    MISSING,
+    Cohort,
+    Columns,
+    Drop,
+    Seed,
+    Stream,
+    bounds,
+    settings,
+)
 from afcl.registry import LEVELS, criteria, ways_to_write
 
 if TYPE_CHECKING:
@@ -21,72 +30,93 @@ if TYPE_CHECKING:
 RIVAL_SENT = "docs/methods.md says what this method uploads"
 
 
-def run(
-    sites: list[Path] = typer.Argument(
-        ...,
+Sites = Annotated[
+    list[Path],
+    typer.Argument(
         help="One file per site (CSV, TSV or Parquet), or a folder of them.",
         metavar="SITE",
     ),
-    out: Path = typer.Option(..., help="Folder for the results.", metavar="DIR"),
-    participation: str | None = typer.Option(
-        None, help="always, random, a probability, or one per site (.9,.2,1)."
-    ),
-    preset: str | None = typer.Option(None, help="default, paper or matlab."),
-    method: str | None = typer.Option(
-        None, help="A rival instead of AFCL, such as k-fed or any-k:dk++."
-    ),
-    n_clusters: int | None = typer.Option(
-        None, help="Number of clusters, for rivals that must be told."
-    ),
-    privacy: str | None = typer.Option(
-        None,
+]
+Out = Annotated[Path, typer.Option(help="Folder for the results.", metavar="DIR")]
+Participation = Annotated[
+    str | None,
+    typer.Option(help="always, random, a probability, or one per site (.9,.2,1)."),
+]
+Preset = Annotated[str | None, typer.Option(help="default, paper or matlab.")]
+MethodName = Annotated[
+    str | None,
+    typer.Option(help="A rival instead of AFCL, such as k-fed or any-k:dk++."),
+]
+Known = Annotated[
+    int | None,
+    typer.Option(help="Number of clusters, for rivals that must be told."),
+]
+Privacy = Annotated[
+    str | None,
+    typer.Option(
         help=f"{ways_to_write('default')}, in quotes where there are brackets; preset "
         f"paper: {ways_to_write('paper')}; matlab: {ways_to_write('matlab')}.",
     ),
-    min_cell: int | None = typer.Option(
-        None, help="Smallest group of rows a site may describe (5)."
+]
+MinCell = Annotated[
+    int | None, typer.Option(help="Smallest group of rows a site may describe (5).")
+]
+Bounds = Annotated[
+    list[str],
+    typer.Option(
+        help="Public bounds instead of min-max: COLUMN=LOW:HIGH; all columns."
     ),
-    cohort: int | None = typer.Option(
-        None, help="Sites whose sums are read together at 'secure' (10, at least 3)."
-    ),
-    ranges: list[str] = typer.Option(
-        [], help="Public bounds instead of min-max: COLUMN=LOW:HIGH; all columns."
-    ),
-    seed: int | None = typer.Option(None, help="Seed of everything random (0)."),
-    columns: list[str] = typer.Option(
-        [], help="Use only this column; repeat for more."
-    ),
-    drop: list[str] = typer.Option([], help="Leave out this column; repeat for more."),
-    missing: str | None = typer.Option(
-        None, help="Rows with missing values: error or drop."
-    ),
-    n_seeds: int | None = typer.Option(None, help="Seeds to start from (auto)."),
-    max_clusters: int | None = typer.Option(
-        None, help="Largest number of clusters considered (auto)."
-    ),
-    criterion: str | None = typer.Option(
-        None, help=f"What chooses k: {', '.join(criteria())}."
-    ),
-    contacts: int | None = typer.Option(
-        None, help="Messages a site is asked for, its first included (3)."
-    ),
-    max_rounds: int | None = typer.Option(None, help="Rounds at most (100)."),
-    config: Path | None = typer.Option(
-        None, help="TOML file with these settings; flags override it."
-    ),
-    stream: bool | None = typer.Option(
-        None,
-        "--stream/--no-stream",
-        help="Leave the rows in their files, or read them into memory; "
-        "by default they stay there above 1 GB.",
-        show_default=False,
-    ),
-    as_json: bool = typer.Option(
-        False, "--json", help="Print result.json's content instead of words."
-    ),
-    force: bool = typer.Option(
-        False, "--force", help="Replace another run in the folder."
-    ),
+]
+Missing = Annotated[str | None, typer.Option(help=MISSING)]
+Seeds = Annotated[int | None, typer.Option(help="Seeds to start from (auto).")]
+Most = Annotated[
+    int | None, typer.Option(help="Largest number of clusters considered (auto).")
+]
+Criterion = Annotated[
+    str | None, typer.Option(help=f"What chooses k: {', '.join(criteria())}.")
+]
+Contacts = Annotated[
+    int | None,
+    typer.Option(help="Messages a site is asked for, its first included (3)."),
+]
+Rounds = Annotated[int | None, typer.Option(help="Rounds at most (100).")]
+Config = Annotated[
+    Path | None,
+    typer.Option(help="TOML file with these settings; flags override it."),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print result.json's content instead of words.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace another run in the folder.")
+]
+
+
+def run(
+    context: typer.Context,
+    sites: Sites,
+    out: Out,
+    participation: Participation = None,
+    preset: Preset = None,
+    method: MethodName = None,
+    n_clusters: Known = None,
+    privacy: Privacy = None,
+    min_cell: MinCell = None,
+    cohort: Cohort = None,
+    ranges: Bounds = [],
+    seed: Seed = None,
+    columns: Columns = [],
+    drop: Drop = [],
+    missing: Missing = None,
+    n_seeds: Seeds = None,
+    max_clusters: Most = None,
+    criterion: Criterion = None,
+    contacts: Contacts = None,
+    max_rounds: Rounds = None,
+    config: Config = None,
+    stream: Stream = None,
+    as_json: AsJson = False,
+    force: Force = False,
 ) -> None:
     """Cluster the rows of several sites together, without pooling them.
 
@@ -94,26 +124,8 @@ def run(
 
     The same command after an interruption continues where it stopped.
     """
-    flags = {
-        "method": method,
-        "n_clusters": n_clusters,
-        "participation": participation,
-        "preset": preset,
-        "privacy": privacy,
-        "min_cell": min_cell,
-        "cohort": cohort,
-        "ranges": tuple(ranges),
-        "seed": seed,
-        "columns": tuple(columns),
-        "drop": tuple(drop),
-        "missing": missing,
-        "n_seeds": n_seeds,
-        "max_clusters": max_clusters,
-        "criterion": criterion,
-        "contacts": contacts,
-        "max_rounds": max_rounds,
-    }
-    chosen = settings(config, flags)
+    # The context has what was typed under the names that a TOML file uses.
+    chosen = settings(config, context.params)
     result, was_done = cluster_files(sites, out, chosen, force, stream)
     if as_json:
         typer.echo(json.dumps(result, indent=2))
@@ -145,9 +157,8 @@ def cluster_files(
     from afcl.runtime.schedule import as_schedule
 
     method, options, level = chosen_method(chosen)
-    method.parameters(**options)
     public = bounds(chosen["ranges"])
-    requirements(method, options, public or "minmax", len(paths))
+    requirements(method, method.parameters(**options), public or "minmax", len(paths))
     least = 1
     if level not in ("exact", "affine", "rival"):
         least = max(chosen["min_cell"], parse_level(level).group)

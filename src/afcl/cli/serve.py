@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afcl.cli.settings import EngineName, Insecure, bounds, settings
+from afcl.cli.settings import Cohort, EngineName, Insecure, Seed, bounds, settings
 from afcl.exceptions import InputError
 from afcl.registry import ways_to_write
 from afcl.runtime.live.engines import DEFAULT, get_launcher
@@ -33,7 +33,6 @@ CERTIFICATES = "tls"
 INSECURE = "no TLS: what is sent can be read and changed on the way; anybody can join"
 
 
-Folder = Annotated[Path, typer.Argument(help="Folder of the run.", metavar="DIR")]
 Out = Annotated[Path | None, typer.Option(help="Folder of the run.", metavar="DIR")]
 Resume = Annotated[
     Path | None,
@@ -65,12 +64,6 @@ Level = Annotated[
     str | None,
     typer.Option(help=f"{ways_to_write('default')}: see docs/privacy.md."),
 ]
-Cohort = Annotated[
-    int | None,
-    typer.Option(
-        help="Sites whose sums are read together at 'secure' (10, at least 3)."
-    ),
-]
 Patience = Annotated[
     float, typer.Option(help="End after so many seconds without any answer.")
 ]
@@ -100,9 +93,7 @@ def serve(
     ] = None,
     privacy: Level = None,
     cohort: Cohort = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of everything random (0).")
-    ] = None,
+    seed: Seed = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with settings as for 'afcl run'.")
     ] = None,

@@ -12,11 +12,37 @@ import typer
 
 from afcl.exceptions import InputError
 
-#: Options that both sides of a live run have.
+# ------------------------------------------------- options of more than one command
+
+Columns = Annotated[
+    list[str], typer.Option(help="Use only this column; repeat for more.")
+]
+Drop = Annotated[
+    list[str], typer.Option(help="Leave out this column; repeat for more.")
+]
+MISSING = "Rows with missing values: error or drop."
+Seed = Annotated[int | None, typer.Option(help="Seed of everything random (0).")]
+Cohort = Annotated[
+    int | None,
+    typer.Option(
+        help="Sites whose sums are read together at 'secure' (10, at least 3)."
+    ),
+]
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Leave the rows in their files, or read them into memory; "
+        "by default they stay there above 1 GB.",
+        show_default=False,
+    ),
+]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Go without TLS.")]
 EngineName = Annotated[
     str, typer.Option("--engine", help="What carries the messages.", metavar="NAME")
 ]
+
+# ------------------------------------------------------------------ their values
 
 #: Every key a run may have, and its default (None: the preset's own).
 DEFAULTS: dict[str, Any] = {
@@ -43,9 +69,16 @@ _LISTS = ("columns", "drop", "ranges")
 
 
 def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge defaults, the TOML file and the flags that were typed (not None)."""
+    """Merge defaults, the TOML file and the flags that were typed (not None).
+
+    Flags that are no settings of a run are left aside.
+    """
     written = {} if config is None else _read(config)
-    typed = {name: value for name, value in flags.items() if value not in (None, ())}
+    typed = {
+        name: value
+        for name, value in flags.items()
+        if name in DEFAULTS and value not in (None, (), [])
+    }
     merged = {**DEFAULTS, **written, **typed}
     for name in _LISTS:
         merged[name] = tuple(merged[name])

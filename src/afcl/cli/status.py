@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -128,15 +127,15 @@ def summary(history: RunHistory, plan: Plan, folder: Path, now: float) -> Iterab
 
 
 def _state(history: RunHistory, plan: Plan, folder: Path) -> str:
-    from afcl.runtime.live.server import FAILED
+    from afcl.runtime.live.server import read_failure
     from afcl.runtime.results import RESULT
 
     again = f", resumed {history.resumed} times" if history.resumed else ""
     if (folder / RESULT).is_file():
         return f"done, {len(history.sites)} sites{again}"
-    if (folder / FAILED).is_file():
-        failure = json.loads((folder / FAILED).read_text(encoding="utf-8"))
-        return f"failed: {failure['reason']}"
+    failure = read_failure(folder)
+    if failure is not None:
+        return f"failed: {failure}"
     if not history.agreed:
         return f"waiting for {plan.min_clients} sites{again}"
     left = [

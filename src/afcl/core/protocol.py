@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -134,6 +134,16 @@ class Requirements:
     clients: int = 1
 
 
+class Disclosure(NamedTuple):
+    """The most that clients say in a run: its privacy level, its smallest cell.
+
+    "" and None of a method that knows no levels, or sends no cells.
+    """
+
+    level: str = ""
+    min_cell: int | None = None
+
+
 class Method(Protocol[ParamsT, StateT]):
     """A federated clustering method.
 
@@ -176,6 +186,10 @@ class Method(Protocol[ParamsT, StateT]):
         returned takes the place of X in `hello` and `client_step`.
         """
         return X
+
+    def disclosure(self, params: ParamsT) -> Disclosure:
+        """Return the most that clients say, which a site may have forbidden."""
+        return Disclosure()
 
     def spends(self, params: ParamsT, contact: int) -> float:
         """Return what this contact costs a row's privacy (mu of Gaussian DP)."""

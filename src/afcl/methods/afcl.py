@@ -24,7 +24,14 @@ from afcl.core import cohorts, server
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Batch, Broadcast, Hello, Update
 from afcl.core.params import DefaultParams, from_options
-from afcl.core.protocol import Clustering, Diagnostics, Message, Method, Requirements
+from afcl.core.protocol import (
+    Clustering,
+    Diagnostics,
+    Disclosure,
+    Message,
+    Method,
+    Requirements,
+)
 from afcl.core.rows import Rows
 from afcl.core.state import ServerState
 from afcl.core.tasks import Masks
@@ -68,6 +75,10 @@ class Afcl(Method[DefaultParams, State]):
     ) -> clients.Working:
         """Return what the level lets a client work on."""
         return clients.view(X, params, rng)
+
+    def disclosure(self, params: DefaultParams) -> Disclosure:
+        """Return the level and the smallest cell."""
+        return Disclosure(params.privacy, params.min_cell)
 
     def spends(self, params: DefaultParams, contact: int) -> float:
         """Return what this contact costs (mu)."""

@@ -33,7 +33,7 @@ from afcl.core.paper.objective import objective
 from afcl.core.paper.pulls import apply, pulls
 from afcl.core.paper.server import PaperState, wanted_seeds
 from afcl.core.params import PaperParams, from_options
-from afcl.core.protocol import Clustering, Diagnostics, Message, Method
+from afcl.core.protocol import Clustering, Diagnostics, Disclosure, Message, Method
 from afcl.core.seeding import plus_plus
 from afcl.exceptions import InputError
 from afcl.privacy.levels import level_for
@@ -56,6 +56,10 @@ class AfclPaper(Method[PaperParams, PaperState]):
     def settle(self, params: PaperParams, n_rows: int) -> PaperParams:
         """Fix the number of seeds."""
         return params.settled(n_rows)
+
+    def disclosure(self, params: PaperParams) -> Disclosure:
+        """Return the level; there are no cells."""
+        return Disclosure(params.privacy)
 
     def hello(self, X: Floats, params: PaperParams, rng: np.random.Generator) -> Hello:
         """Send k seeds drawn by k-means++, all rows if there are no more than k."""

@@ -21,8 +21,9 @@ from afcl._typing import ClientId, Ints
 from afcl.core.terms import AskRanges
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.runtime.codec import decode, encode
+from afcl.runtime.flights import DUPLICATE, Flight, Flights
 from afcl.runtime.journal import AGREEMENT
-from afcl.runtime.transport import Failure, Reply, Ticket, Transport
+from afcl.runtime.transport import Failure, Reply, Transport
 from afcl.scale import Box, Ranges, given_box, minmax_box, no_box
 
 #: Largest number that may bound a column.
@@ -31,7 +32,6 @@ LARGEST = 1e300
 SHOWN = 8
 #: Longest reason of a refusal that is written down.
 LONGEST_REASON = 300
-NOT_ASKED = "answers nothing that this client was asked"
 
 #: "minmax", (low, high) or a mapping from column to (low, high), or None.
 Scale: TypeAlias = Any
@@ -114,11 +114,9 @@ class AgreementStep(Protocol):
 
     `live` says that clients come and go by themselves: first hellos are waited for, and
     the agreement and whoever leaves are journaled, so that the run can be taken up.
-    `answered` are the tickets whose answers came here: another one is a duplicate.
     """
 
     live: bool
-    answered: set[Ticket]
 
     def agree(self, say: Say) -> Agreement:
         """Wait until enough clients fit together, and settle what they work with."""
@@ -140,6 +138,8 @@ class RollCall:
     ----------
     transport
         How to reach the clients.
+    flights
+        Knows what was asked of whom, and what has been answered.
     run
         Identity of the run.
     scale, group
@@ -150,13 +150,18 @@ class RollCall:
     live = False
 
     def __init__(
-        self, transport: Transport, run: str, scale: Scale, group: int
+        self,
+        transport: Transport,
+        flights: Flights,
+        run: str,
+        scale: Scale,
+        group: int,
     ) -> None:
         self._transport = transport
+        self._flights = flights
         self._run = run
         self._scale = scale
         self._group = group
-        self.answered: set[Ticket] = set()
         self._ranges: dict[ClientId, Ranges] = {}
 
     def agree(self, say: Say) -> Agreement:
@@ -165,35 +170,31 @@ class RollCall:
         if not members:
             raise InputError("no client is there at the start")
         request = AgreementRequest(scale=self._scale, group=self._group)
+        under_way = self._flights.under_way
         ask = encode(AskRanges(self._run, request.extremes, request.group))
-        asked = {self._transport.send(c, AGREEMENT, ask): c for c in members}
+        for client in members:
+            ticket = self._transport.send(client, AGREEMENT, ask)
+            under_way[ticket] = Flight(client, AGREEMENT, 0)
         for answer in self._transport.poll():
-            self._hear(answer, asked, request.extremes, say)
+            self._hear(answer, request.extremes, say)
+        under_way.clear()  # who has not answered is left out
         if not self._ranges:
             raise InputError("no client answered the agreement on scales")
         heard = list(self._ranges.values())
         box = agreed_box(request.scale, heard)
         return Agreement((), box, sum(each.n_rows for each in heard))
 
-    def _hear(
-        self,
-        answer: Reply | Failure,
-        asked: dict[Ticket, ClientId],
-        extremes: bool,
-        say: Say,
-    ) -> None:
+    def _hear(self, answer: Reply | Failure, extremes: bool, say: Say) -> None:
         """Keep a client's ranges, or write down why there are none."""
         client = answer.client
-        if isinstance(answer, Failure):
-            say("failure", client=client, contact=AGREEMENT, reason=answer.reason)
-            return
-        if answer.ticket in self.answered:
-            say("duplicate", client=client)
-            return
         try:
-            if asked.get(answer.ticket) != client:
-                raise RejectedMessage(NOT_ASKED)
-            self.answered.add(answer.ticket)
+            flight = self._flights.of(answer)
+            if isinstance(answer, Failure):
+                say("failure", client=client, contact=AGREEMENT, reason=answer.reason)
+                return
+            if flight is DUPLICATE:
+                say("duplicate", client=client)
+                return
             ranges = check_ranges(decode(answer.data), extremes)
         except RejectedMessage as error:
             reason = str(error)[:LONGEST_REASON]

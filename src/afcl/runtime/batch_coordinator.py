@@ -166,12 +166,11 @@ class BatchRollCall:
         self._spec = spec
         self._sites = sites
         self._say_batch = say_batch
-        self.answered: set[Ticket] = set()
 
     def agree(self, say: Say) -> Agreement:
         """Hear everybody's ranges, and settle the box."""
         spec, sites = self._spec, self._sites
-        requirements(spec.method, spec.options, spec.scale, len(sites))
+        requirements(spec.method, spec.parameters, spec.scale, len(sites))
         sites.refuse_small(spec.names)
         request = AgreementRequest(scale=spec.scale)
         ranges = sites.ranges(request.extremes)

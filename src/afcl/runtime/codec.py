@@ -67,7 +67,7 @@ def _to_tree(value: Any, buffers: list[bytes], offset: list[int]) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        if not _is_text(value):
+        if not is_text(value):
             raise CodecError("text that no file can hold does not travel")
         return value
     if isinstance(value, int | float):
@@ -105,7 +105,7 @@ def _travels(number: float) -> bool:
     return math.isfinite(number)
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
     """Whether a text can be written to a file: it holds no half of a character."""
     if text.isascii():
         return True
@@ -184,7 +184,7 @@ class _Reader:
             raise CodecError(f"malformed message: more than {DEPTH_LIMIT} levels deep")
         if isinstance(tree, list):
             return tuple(self.read(item, depth + 1) for item in tree)
-        if isinstance(tree, str) and not _is_text(tree):
+        if isinstance(tree, str) and not is_text(tree):
             raise CodecError("malformed message: text that no file can hold")
         if not isinstance(tree, dict):
             if isinstance(tree, int | float) and not _travels(tree):

@@ -10,38 +10,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from afcl._typing import ClientId
-from afcl.core.messages import (
-    UNSTAMPED,
-    Broadcast,
-    Hello,
-    Left,
-    Update,
-    array_bytes,
-    refuse_unless,
-)
-from afcl.core.protocol import AnyMethod, Clustering, Message
+from afcl.core.messages import Broadcast, Hello, Left, array_bytes, refuse_unless
+from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.exceptions import InputError, RejectedMessage
-from afcl.runtime.agreement import (
-    LONGEST_REASON,
-    NOT_ASKED,
-    Agreement,
-    AgreementStep,
-    RollCall,
-)
+from afcl.runtime.agreement import LONGEST_REASON, Agreement, AgreementStep, RollCall
 from afcl.runtime.codec import decode, encode
+from afcl.runtime.flights import DUPLICATE, Flight, Flights, Silence, stamped
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, LEFT, Entry, Journal
+from afcl.runtime.refusals import TOO_MANY, Refusals
 from afcl.runtime.requirements import requirements
-from afcl.runtime.transport import Failure, Reply, Ticket, Transport
+from afcl.runtime.transport import Failure, Reply, Transport
 from afcl.trace import SCHEMA, Trace
-
-#: A client whose messages were refused so often in a row is not asked again.
-REFUSALS = 3
 
 
 @dataclass(frozen=True)
@@ -55,6 +41,11 @@ class Spec:
     max_rounds: int = 100
     run: str = "run"
     names: tuple[str, ...] = ()
+
+    @cached_property
+    def parameters(self) -> Any:
+        """The options, checked and completed by the method: once for the whole run."""
+        return self.method.parameters(**self.options)
 
 
 @dataclass
@@ -123,19 +114,15 @@ class Coordinator:
         self._tick = 0
         self._tallies: dict[ClientId, Tally] = {}
         self._contacts: dict[ClientId, int] = {}
-        self._flights: dict[Ticket, tuple[ClientId, int, int]] = {}
+        self._flights = Flights()
         self._version = 0
-        self._terms: Terms | None = None
-        self._params: Any = None
+        self._terms: Terms  # once agreed
         self._state: Any = None
         self._agreement = agreement or self._roll_call()
-        self._patience = patience
-        self._heard_at = -math.inf
+        self._silence = Silence(patience, clock)
         self._gone: set[ClientId] = set()
-        self._answered: set[Ticket] = set()
-        self._rejected: dict[ClientId, int] = {}
-        self._in_a_row: dict[ClientId, int] = {}
-        self._shut_out: set[ClientId] = set()
+        self._refusals = Refusals()
+        #: Events that the trace of an interrupted run has: not written again.
         self._known: set[tuple[Any, ...]] | None = None
 
     # -------------------------------------------------------------- the run
@@ -156,22 +143,15 @@ class Coordinator:
             messages=sum(t.messages for t in self._tallies.values()),
             bytes=sum(t.bytes for t in self._tallies.values()),
         )
-        assert self._terms is not None
-        return Finished(
-            clustering,
-            self._state,
-            self._terms,
-            self.transport.round,
-            self._tallies,
-            self.trace,
-            self._rejected,
-        )
+        rounds, rejected = self.transport.round, self._refusals.counts
+        how = (rounds, self._tallies, self.trace, rejected)
+        return Finished(clustering, self._state, self._terms, *how)
 
     def _rounds(self) -> str:
         method = self.spec.method
         self._prepare()
         while True:
-            coming = self.transport.expecting() or self._greeting()
+            coming = self.transport.expecting() or self._flights.greeting()
             if method.done(self._state) and not coming:
                 return "done"
             if self.transport.round >= self.spec.max_rounds:
@@ -183,7 +163,7 @@ class Coordinator:
             self._state = method.end_round(self._state)
             if changed:
                 self._prepare()
-            elif self._silence() > self._patience:
+            elif self._silence.too_long():
                 return "patience"
 
     def _prepare(self) -> None:
@@ -198,29 +178,21 @@ class Coordinator:
         if awaited is None:
             self._introduce()
             agreed = self._agreement.agree(self._say)
-            self._answered |= self._agreement.answered
-            self._remember_refusals()
+            self._refusals.recall(self.trace)
             self._open(self._settled(agreed))
             awaited = set(self.transport.members())
         self._greet(awaited)
 
     def _roll_call(self) -> RollCall:
         spec = self.spec
-        group = requirements(spec.method, spec.options, spec.scale).group
-        return RollCall(self.transport, spec.run, spec.scale, group)
+        group = requirements(spec.method, spec.parameters, spec.scale).group
+        return RollCall(self.transport, self._flights, spec.run, spec.scale, group)
 
     def _settled(self, agreed: Agreement) -> Terms:
         spec = self.spec
-        terms = Terms(
-            spec.run,
-            spec.method.name,
-            json.dumps(dict(spec.options), sort_keys=True),
-            spec.seed,
-            -1,
-            agreed.box,
-            agreed.n_rows,
-            agreed.columns,
-        )
+        options = json.dumps(dict(spec.options), sort_keys=True)
+        run = (spec.run, spec.method.name, options, spec.seed)
+        terms = Terms(*run, -1, agreed.box, agreed.n_rows, agreed.columns)
         if self._agreement.live:
             self._record(Entry(COORDINATOR, AGREEMENT, encode(terms)))
         return terms
@@ -236,10 +208,10 @@ class Coordinator:
                     self._send_hello(client)
             self._absorb_all()
             missing = awaited - asked - set(self._tallies)
-            waiting = self._greeting() or missing or not self._tallies
+            waiting = self._flights.greeting() or missing or not self._tallies
             if not (waiting and self._agreement.live):
                 break
-            if self._silence() > self._patience:
+            if self._silence.too_long():
                 break
             self.transport.advance()
         if not self._tallies:
@@ -251,17 +223,11 @@ class Coordinator:
         """Begin with nothing absorbed, under these terms."""
         method = self.spec.method
         self._terms = terms
-        parameters = method.parameters(**self.spec.options)
-        self._params = method.settle(parameters, terms.n_rows)
-        self._state = method.init((), self._params, self.spec.seed)
+        params = method.settle(self.spec.parameters, terms.n_rows)
+        state = method.init((), params, self.spec.seed)
         bounded = self.spec.scale is not None
-        width = terms.box.low.shape[0]
-        self._state = method.agreed(self._state, width, bounded)
-        self._heard_at = self._now()
-
-    def _greeting(self) -> bool:
-        """Whether a hello is still on its way."""
-        return any(contact == 0 for _, contact, _ in self._flights.values())
+        self._state = method.agreed(state, terms.box.low.shape[0], bounded)
+        self._silence.broken()
 
     def _introduce(self) -> None:
         spec = self.spec
@@ -284,53 +250,34 @@ class Coordinator:
         """
         if self._journal is None or not self._agreement.live:
             return None
-        log = self._journal.log
-        ours = [e for e in log if (e.client, e.contact) == (COORDINATOR, AGREEMENT)]
-        if not ours:
+        past = self._journal.past()
+        if past is None:
             return None
-        self._open(decode(ours[0].data))
+        self._open(decode(past.terms))
         self._agreement.resume(self._say)
         self._known = {_key(event) for event in self.trace.events}
-        said = [e for e in log if e.contact >= 0 or e.contact == LEFT]
-        last = max((e.tick for e in said), default=0)
-        for tick in range(last + 1):
+        for tick, entries in enumerate(past.ticks):
             self._tick = tick
-            now = [entry for entry in said if entry.tick == tick]
-            for entry in now:
+            for entry in entries:
                 self._absorb_again(entry)
             if tick > 0:
                 self._state = self.spec.method.end_round(self._state)
-            if now and last > 0:
+            if entries and len(past.ticks) > 1:
                 self._prepare()
         self._known = None
-        self._remember_refusals()
+        self._refusals.recall(self.trace)
         self._say("resumed")
-        if self._tick > 0:
-            return set()
-        agreed = {entry.client for entry in log[: log.index(ours[0])]}
-        return agreed - set(self._tallies)
-
-    def _remember_refusals(self) -> None:
-        """Know again whose messages were refused: the journal has only the others."""
-        for event in self.trace.of("rejected", "hello", "update", "left"):
-            client = event["client"]
-            if event["event"] == "rejected":
-                self._count_refusal(client)
-            else:
-                self._in_a_row.pop(client, None)
-            if event["event"] == "left" and "reason" in event:
-                self._shut_out.add(client)
+        return set() if self._tick > 0 else past.founders - set(self._tallies)
 
     def _absorb_again(self, entry: Entry) -> None:
-        if entry.contact == LEFT:
-            self._leave(entry.client)
+        client, contact = entry.client, entry.contact
+        if contact == LEFT:
+            self._leave(client)
             return
         self._version = max(self._version, entry.version)
-        self._contacts[entry.client] = max(
-            entry.contact, self._contacts.get(entry.client, 0)
-        )
-        reply = Reply(-1, entry.client, entry.data, entry.memory)
-        self._take(reply, entry.contact, entry.version)
+        self._contacts[client] = max(contact, self._contacts.get(client, 0))
+        reply = Reply(-1, client, entry.data, entry.memory)
+        self._take(reply, Flight(client, contact, entry.version))
 
     # -------------------------------------------------------------- sending
 
@@ -338,7 +285,7 @@ class Coordinator:
         """Greet who is new; send the broadcast to who is here and wanted."""
         self._version = broadcast.version
         for client in self.transport.members():
-            if client in self._shut_out:
+            if client in self._refusals.shut_out:
                 continue
             if client not in self._tallies or client in self._gone:
                 self._send_hello(client)
@@ -346,125 +293,101 @@ class Coordinator:
                 self._send_step(client, broadcast)
 
     def _send_hello(self, client: ClientId) -> None:
-        assert self._terms is not None
-        self._send(client, 0, 0, AskHello(replace(self._terms, client=client)))
+        ask = AskHello(replace(self._terms, client=client))
+        self._send(Flight(client, 0, 0), ask)
 
     def _send_step(self, client: ClientId, broadcast: Broadcast) -> None:
-        assert self._terms is not None
         contact = self._contacts.get(client, 0) + 1
         self._contacts[client] = contact
         terms = replace(self._terms, client=client)
-        said = broadcast.addressed_to(client)
-        step = AskStep(terms, broadcast.version, contact, said)
-        self._send(client, contact, broadcast.version, step)
+        payload = broadcast.addressed_to(client)
+        ask = AskStep(terms, broadcast.version, contact, payload)
+        self._send(Flight(client, contact, broadcast.version), ask)
 
-    def _send(self, client: ClientId, contact: int, version: int, ask: Any) -> None:
+    def _send(self, flight: Flight, ask: AskHello | AskStep) -> None:
         data = encode(ask)
         try:
-            ticket = self.transport.send(client, contact, data)
+            ticket = self.transport.send(flight.client, flight.contact, data)
         except InputError as error:
             if len(self.spec.names) < 2:
                 raise
-            raise InputError(f"{self.spec.names[client]}: {error}") from error
-        self._flights[ticket] = (client, contact, version)
-        self._say(
-            "send", client=client, contact=contact, version=version, bytes=len(data)
-        )
+            raise InputError(f"{self.spec.names[flight.client]}: {error}") from error
+        self._flights.under_way[ticket] = flight
+        self._say("send", **flight._asdict(), bytes=len(data))
 
     # -------------------------------------------------------------- absorbing
 
     def _absorb_all(self) -> bool:
         """Absorb what has arrived; return whether anything had."""
         news = False
-        for answer, contact, version in self._arrivals():
+        for answer in self.transport.poll():
+            try:
+                flight = self._flights.of(answer)
+            except RejectedMessage as error:
+                self._refuse(answer.client, AGREEMENT, error)
+                continue
+            if flight is DUPLICATE:
+                self._say("duplicate", client=answer.client)
+                continue
             news = True
             if isinstance(answer, Failure):
-                self._fail(answer, contact)
+                self._fail(answer, flight.contact)
             else:
-                self._take(answer, contact, version)
+                self._take(answer, flight)
         if news:
-            self._heard_at = self._now()
+            self._silence.broken()
             if self._journal is not None:
-                self._journal.sync()  # before anything is said because of it
+                self._journal.sync()  # before anybody is asked because of it
         return news
 
-    def _arrivals(self) -> Iterator[tuple[Reply | Failure, int, int]]:
-        """Yield what has arrived with the contact and the version it answers.
-
-        An answer that was given before changes nothing; one to a question that nobody
-        asked this client is refused.
-        """
-        for answer in self.transport.poll():
-            flight = self._flights.get(answer.ticket)
-            if isinstance(answer, Failure):
-                self._close(answer.ticket)
-                yield answer, AGREEMENT if flight is None else flight[1], 0
-            elif answer.ticket in self._answered:
-                self._say("duplicate", client=answer.client)
-            elif flight is None or flight[0] != answer.client:
-                error = RejectedMessage(NOT_ASKED)
-                self._refuse(answer, AGREEMENT, error)
-            else:
-                self._close(answer.ticket)
-                yield answer, flight[1], flight[2]
-
-    def _close(self, ticket: Ticket) -> None:
-        """Expect no other answer to this."""
-        if self._flights.pop(ticket, None) is not None:
-            self._answered.add(ticket)
-
     def _fail(self, failure: Failure, contact: int) -> None:
-        if failure.gone and failure.client in self._shut_out:
+        client = failure.client
+        if failure.gone and client in self._refusals.shut_out:
             return
         if failure.gone:
-            self._forget_flights(failure.client)
-        if failure.gone and failure.client in self._tallies:
-            self._record_left(failure.client)
-            self._leave(failure.client)
+            self._flights.drop(client)
+        if failure.gone and client in self._tallies:
+            self._leave(client)
         else:
             self._say_failure(failure, contact)
 
-    def _forget_flights(self, client: ClientId) -> None:
-        for ticket in [t for t, flight in self._flights.items() if flight[0] == client]:
-            self._close(ticket)
-
-    def _record_left(self, client: ClientId) -> None:
-        if self._agreement.live:
-            self._record(Entry(client, LEFT, b"", tick=self._tick))
-
     def _leave(self, client: ClientId, **why: str) -> None:
+        if self._agreement.live and self._known is None:
+            self._record(Entry(client, LEFT, b"", tick=self._tick))
         self._gone.add(client)
         self._state, _ = self.spec.method.absorb(self._state, Left(client))
         self._say("left", client=client, **why)
 
-    def _take(self, reply: Reply, contact: int, version: int) -> None:
+    def _take(self, reply: Reply, flight: Flight) -> None:
         """Check, write down, absorb; a message that fails changes nothing."""
-        client = reply.client
+        client, contact, version = flight
         try:
-            message = stamped(decode(reply.data), client, contact, version)
-            state = self._told(message) if isinstance(message, Hello) else self._state
+            message = stamped(decode(reply.data), flight)
+            state = self._state
+            if isinstance(message, Hello):
+                state = self._with_announced(message)
             state, found = self.spec.method.absorb(state, message)
         except RejectedMessage as error:
-            self._refuse(reply, contact, error)
+            self._refuse(client, contact, error)
             return
         where = (client, contact, reply.data, reply.memory, version, self._tick)
         self._record(Entry(*where), sync=False)
         self._state = state
         self._gone.discard(client)
-        self._in_a_row.pop(client, None)
+        self._refusals.forgive(client)
         tally = self._tallies.setdefault(client, Tally())
         tally.messages += 1
         tally.bytes += len(reply.data)
         sizes = {"bytes": len(reply.data), "array_bytes": array_bytes(message)}
         if isinstance(message, Hello):
             tally.rows = message.n_rows
-            facts = {"rows": message.n_rows}
+            kind, about = "hello", {"rows": message.n_rows}
         else:
-            facts = {"version": version, "staleness": self._version - version}
-        kind = "hello" if isinstance(message, Hello) else "update"
-        self._say(kind, client=client, contact=contact, **facts, **sizes, **found)
+            staleness = self._version - version
+            kind, about = "update", {"version": version, "staleness": staleness}
+        self._say(kind, client=client, contact=contact, **about, **sizes, **found)
 
-    def _told(self, hello: Hello) -> Any:
+    def _with_announced(self, hello: Hello) -> Any:
         """Return the state that knows what a client announced before its hello.
 
         Refused is a hello of other rows; what is taken from the journal was compared
@@ -479,31 +402,22 @@ class Coordinator:
         )
         if not known.low.size:
             return self._state
-        assert self._terms is not None
         box = self._terms.box
         low, high = box.scale(known.low), box.scale(known.high)
         return self.spec.method.announced(self._state, client, low, high)
 
-    def _refuse(self, reply: Reply, contact: int, error: Exception) -> None:
+    def _refuse(self, client: ClientId, contact: int, error: RejectedMessage) -> None:
         """Write down a refusal; who earns too many in a row is not asked again."""
-        client = reply.client
         reason = str(error)[:LONGEST_REASON]
         self._say("rejected", client=client, contact=contact, reason=reason)
-        self._count_refusal(client)
-        if self._in_a_row[client] < REFUSALS or client in self._shut_out:
+        self._refusals.add(client)
+        if not self._refusals.shuts_out(client):
             return
-        self._shut_out.add(client)
-        self._forget_flights(client)
-        why = f"{REFUSALS} messages in a row were refused"
+        self._flights.drop(client)
         if client in self._tallies:
-            self._record_left(client)
-            self._leave(client, reason=why)
+            self._leave(client, reason=TOO_MANY)
         else:
-            self._say("left", client=client, reason=why)
-
-    def _count_refusal(self, client: ClientId) -> None:
-        self._rejected[client] = self._rejected.get(client, 0) + 1
-        self._in_a_row[client] = self._in_a_row.get(client, 0) + 1
+            self._say("left", client=client, reason=TOO_MANY)
 
     # -------------------------------------------------------------- recording
 
@@ -511,46 +425,20 @@ class Coordinator:
         if self._journal is not None:
             self._journal.record(entry, sync)
 
-    def _now(self) -> float:
-        if self._clock is None or math.isinf(self._patience):
-            return 0.0
-        return self._clock()
-
-    def _silence(self) -> float:
-        """Seconds since anything arrived."""
-        return self._now() - self._heard_at
-
     def _say_failure(self, failure: Failure, contact: int) -> None:
         self._say(
             "failure", client=failure.client, contact=contact, reason=failure.reason
         )
 
     def _say(self, event: str, **fields: Any) -> None:
-        said = {"event": event, "tick": self._tick, **fields}
-        if self._known is not None and _key(said) in self._known:
+        """Write an event into the trace, unless that has it from before."""
+        about = {"event": event, "tick": self._tick, **fields}
+        if self._known is not None and _key(about) in self._known:
             return
         stamp = {} if self._clock is None else {"at": self._clock()}
         self.trace.add(event, tick=self._tick, **fields, **stamp)
 
 
-PRETENDS = "a client does not say who it is or what it answers"
-
-
 def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what tells an event of the past from all others."""
     return tuple(event.get(name) for name in ("event", "tick", "client", "contact"))
-
-
-def stamped(said: Any, client: ClientId, contact: int, version: int) -> Message:
-    """Stamp who, when and what; a hello answers contact 0, an update any other.
-
-    A client that names itself, or says what it answers, pretends to be somebody.
-    """
-    if contact == 0 and isinstance(said, Hello):
-        refuse_unless((said.client, said.contact) == (UNSTAMPED, 0), PRETENDS)
-        return replace(said, client=client, contact=0)
-    if contact > 0 and isinstance(said, Update):
-        stamps = (said.client, said.contact, said.version)
-        refuse_unless(stamps == (UNSTAMPED,) * 3, PRETENDS)
-        return replace(said, client=client, contact=contact, version=version)
-    raise RejectedMessage(f"a {type(said).__name__} does not answer contact {contact}")

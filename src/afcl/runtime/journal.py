@@ -46,6 +46,25 @@ class Entry:
     tick: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A live run as its journal has it, from the agreement on.
+
+    Attributes
+    ----------
+    terms
+        The agreed terms, encoded.
+    founders
+        The clients that the agreement was made with.
+    ticks
+        What was absorbed, tick by tick.
+    """
+
+    terms: bytes
+    founders: set[int]
+    ticks: list[list[Entry]]
+
+
 class Journal:
     """An append-only file of entries; the first frame names the run it belongs to.
 
@@ -135,6 +154,20 @@ class Journal:
             return
         self._append(_pack(entry), sync)
         self._keep(entry)
+
+    def past(self) -> Past | None:
+        """Return how far a live run has come, None before its agreement."""
+        keys = [(entry.client, entry.contact) for entry in self.log]
+        if (COORDINATOR, AGREEMENT) not in keys:
+            return None
+        agreed = keys.index((COORDINATOR, AGREEMENT))
+        absorbed = [e for e in self.log if e.contact >= 0 or e.contact == LEFT]
+        last = max((entry.tick for entry in absorbed), default=0)
+        ticks: list[list[Entry]] = [[] for _ in range(last + 1)]
+        for entry in absorbed:
+            ticks[entry.tick].append(entry)
+        founders = {client for client, _ in keys[:agreed]}
+        return Past(self.log[agreed].data, founders, ticks)
 
     def close(self) -> None:
         """Close the file."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from afcl.core.protocol import AnyMethod, Requirements
@@ -22,32 +21,32 @@ def needs_all_rows(method: str, level: str) -> str:
     method, level : str
         What a site takes part in, and how private.
     """
-    if not getattr(get_method(method), "in_parts", False):
+    if not get_method(method).in_parts:
         return f"method {method}"
     return "" if level == _IN_PARTS else f"privacy level {level}"
 
 
 def requirements(
     method: AnyMethod,
-    options: Mapping[str, Any],
+    parameters: Any,
     scale: Any,
     clients: int | None = None,
 ) -> Requirements:
     """Return what a level asks of the agreement, or say what it lacks."""
-    asked = method.requirements(method.parameters(**options))
+    asked = method.requirements(parameters)
     if asked.bounds and (isinstance(scale, str) or scale is None):
         raise InputError(
-            f"privacy {options['privacy']} needs public bounds of every column, "
+            f"privacy {parameters.privacy} needs public bounds of every column, "
             "because a site's own extremes would give rows away: scale=(low, high), or "
             "--ranges COLUMN=LOW:HIGH on the command line"
         )
     if asked.box and scale is None:
         raise InputError(
-            f"privacy {options['privacy']} needs a common scale: leave out scale=None"
+            f"privacy {parameters.privacy} needs a common scale: leave out scale=None"
         )
     if clients is not None and clients < asked.clients:
         raise InputError(
-            f"privacy {options['privacy']} reads sums over cohorts of {asked.clients} "
+            f"privacy {parameters.privacy} reads sums over cohorts of {asked.clients} "
             f"clients, there are {clients}: lower cohort (3 at least), or choose "
             "grouped(5)"
         )

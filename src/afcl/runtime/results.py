@@ -26,7 +26,7 @@ from afcl._typing import ClientId, Ints
 from afcl.core.protocol import Clustering
 from afcl.exceptions import InputError
 from afcl.runtime.coordinator import Finished, Tally
-from afcl.runtime.simulate import LabelParts, Labels, Outcome
+from afcl.runtime.simulate import Outcome, sizes_of
 from afcl.scale import Box
 
 RUN = "run.json"
@@ -185,17 +185,10 @@ def describe_simulated(
     clustering, finished = outcome.clustering, outcome.finished
     sites = []
     for client, (name, labels) in enumerate(zip(names, outcome.labels, strict=True)):
-        sizes = _sizes(labels, clustering.k)
+        sizes = sizes_of(labels, clustering.k).tolist()
         known = describe_site(finished, client, name)
         sites.append({**known, "rows": sum(sizes), "sizes": sizes})
     return describe(finished, clustering, columns, sites, parameters)
-
-
-def _sizes(labels: Labels, k: int) -> list[int]:
-    """Return the rows in every cluster."""
-    if isinstance(labels, LabelParts):
-        return [int(size) for size in labels.sizes]
-    return [int(size) for size in np.bincount(labels, minlength=k)]
 
 
 def tree_of(clustering: Clustering) -> dict[str, Any] | None:

@@ -230,7 +230,7 @@ class Replay(Schedule):
     @classmethod
     def of(cls, events: Iterable[Event]) -> Replay:
         """Read the comings and goings out of a trace."""
-        facts: dict[str, Any] = {"sends": {}, "arrivals": {}, "late": {}, "leaves": {}}
+        found: dict[str, Any] = {"sends": {}, "arrivals": {}, "late": {}, "leaves": {}}
         failed, present = set(), set()
         last, settled = 0, False
         for position, event in enumerate(each(events)):
@@ -239,20 +239,20 @@ class Replay(Schedule):
             if kind == "send":
                 present.add(event["client"])
                 if event["contact"] > 0:
-                    facts["sends"][event["client"], event["contact"]] = event["tick"]
+                    found["sends"][event["client"], event["contact"]] = event["tick"]
             elif kind in ("update", "hello", "failure", "rejected"):
                 key = (event["client"], event["contact"])
-                facts["arrivals"][key] = (event["tick"], position)
+                found["arrivals"][key] = (event["tick"], position)
                 if kind == "hello" and event["tick"] > 0:
-                    facts["late"][event["client"]] = event["tick"]
+                    found["late"][event["client"]] = event["tick"]
                 if kind == "failure":
                     failed.add(key)
             elif kind == "left":
-                facts["leaves"][event["client"]] = event["tick"]
+                found["leaves"][event["client"]] = event["tick"]
             elif kind == "end":
                 settled = event["reason"] == "done"
-        facts |= {"failed": frozenset(failed), "present": frozenset(present)}
-        return cls(**facts, last=last, settled=settled)
+        found |= {"failed": frozenset(failed), "present": frozenset(present)}
+        return cls(**found, last=last, settled=settled)
 
     def bind(self, n_clients: int, seed: int) -> Bound:
         """Keep away who never came; the run waits for them as long as it did."""

@@ -109,7 +109,7 @@ def simulate(
         joined = _joined(tables)
         if joined is not None and fits(spec, *joined, schedule):
             return simulate_batch(spec, *joined, schedule, trace=trace, clock=clock)
-    requirements(spec.method, spec.options, spec.scale, len(tables))
+    requirements(spec.method, spec.parameters, spec.scale, len(tables))
     sites = [Site(table) for table in tables]
     bound = schedule.bind(len(sites), spec.seed)
     transport = InProcess(sites, bound, journal.entries if journal else None)
@@ -174,9 +174,8 @@ def simulate_batch(
         )
     schedule = schedule if schedule is not None else Schedule()
     bound = schedule.bind(offsets.shape[0] - 1, spec.seed)
-    params = spec.method.parameters(**spec.options)
     with Threads() as threads:
-        sites = SiteBatch(rows, offsets, params, spec.seed, threads)
+        sites = SiteBatch(rows, offsets, spec.parameters, spec.seed, threads)
         run = BatchCoordinator(spec, sites, bound, trace=trace, clock=clock)
         finished = run.run()
     labels = spec.method.label(finished.clustering, sites.tables.rows, None, None)
@@ -201,7 +200,7 @@ def _ranked_by_size(finished: Finished, raw: Sequence[Labels], joined: Ints) -> 
     Arrays in `raw` are pieces of `joined`, and changed in place.
     """
     clustering = finished.clustering
-    sizes = np.sum([_sizes(labels, clustering.k) for labels in raw], axis=0)
+    sizes = np.sum([sizes_of(labels, clustering.k) for labels in raw], axis=0)
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(order.shape[0])
@@ -226,7 +225,7 @@ def _labels(
     if not method.in_parts:
         table = site.scaled(terms)
         return buffer.filled([method.label(clustering, table, site.memory, client)])
-    work = partial(_label_part, method, clustering, site.memory, client)
+    work = partial(method.label, clustering, memory=site.memory, client=client)
     rows = site.agreed(terms)
     if isinstance(site.rows, np.ndarray):
         return buffer.filled(rows.map(work))
@@ -252,17 +251,12 @@ class LabelBuffer:
         return self.labels[start : self._end]
 
 
-def _label_part(
-    method: AnyMethod, clustering: Clustering, memory: Any, client: int, part: Floats
-) -> Ints:
-    return method.label(clustering, part, memory, client)
-
-
 def _count(work: Callable[[Floats], Ints], k: int, part: Floats) -> Ints:
     return np.bincount(work(part), minlength=k)
 
 
-def _sizes(labels: Labels, k: int) -> Ints:
+def sizes_of(labels: Labels, k: int) -> Ints:
+    """Return the rows in every cluster."""
     if isinstance(labels, LabelParts):
         return labels.sizes
     return np.bincount(labels, minlength=k)

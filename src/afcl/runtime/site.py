@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.checks import LARGEST
-from afcl.core.messages import Broadcast
+from afcl.core.messages import Broadcast, Hello, Update
 from afcl.core.protocol import AnyMethod, client_rng, secret_rng, simulated_secret
 from afcl.core.rows import Rows, Source, TableRows
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
@@ -81,27 +82,22 @@ class Site:
         """Answer one request; one that makes no sense is refused in one line."""
         asked = decode(request)
         try:
-            return self._answer(asked)
+            if isinstance(asked, AskRanges):
+                return encode(self._ranges(asked))
+            if isinstance(asked, AskHello | AskStep):
+                return self._work(asked)
         except AfclError:
             raise
         except ODD as error:
             raise RejectedMessage(
                 f"this request cannot be answered: {error}"
             ) from error
-
-    def _answer(self, asked: Any) -> bytes:
-        if isinstance(asked, AskRanges):
-            return encode(self._ranges(asked))
-        if isinstance(asked, AskHello):
-            return self._hello(asked.terms)
-        if isinstance(asked, AskStep):
-            return self._step(asked)
         raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
 
     def _ranges(self, asked: AskRanges) -> Ranges:
         if isinstance(self.rows, np.ndarray) and asked.group > 1:
-            told = told_of(self.rows, asked.group)
-            return ranges_of(self.rows, asked.extremes, told)
+            shown = shown_rows(self.rows, asked.group)
+            return ranges_of(self.rows, asked.extremes, shown)
         if asked.group > 1:
             raise InputError(f"groups of rows {IN_MEMORY}")
         if asked.extremes:
@@ -139,8 +135,8 @@ class Site:
         box, rows = terms.box, self.rows
         if not box.low.shape == box.span.shape == (_width(width, places),):
             raise RejectedMessage(NO_BOX)
-        said = self._reach()
-        extremes = np.stack([said.low, said.high])
+        own = self._reach()
+        extremes = np.stack([own.low, own.high])
         with np.errstate(all="ignore"):
             reach = TableRows(extremes, box, places).table()
         if not bool(np.all(np.abs(reach) <= LARGEST)):
@@ -150,25 +146,25 @@ class Site:
         elsewhere: Rows = rows.within(box, places)
         return elsewhere
 
-    def _hello(self, terms: Terms) -> bytes:
+    def _work(self, asked: AskHello | AskStep) -> bytes:
+        """Return the client's message, which is accounted for before it leaves."""
+        terms, memory = asked.terms, self.memory
+        contact = asked.contact if isinstance(asked, AskStep) else 0
         method, params = settled(terms)
         view = self._working(terms, method, params)
-        rng = client_rng(terms.seed, terms.client, 0)
-        said = encode(method.hello(view, params, rng))
-        self._pay(terms, method, params, 0)
-        return said
-
-    def _step(self, asked: AskStep) -> bytes:
-        terms = asked.terms
-        method, params = settled(terms)
-        view = self._working(terms, method, params)
-        rng = client_rng(terms.seed, terms.client, asked.contact)
-        update, memory = method.client_step(
-            Broadcast(asked.version, asked.payload), view, self.memory, params, rng
-        )
-        self._pay(terms, method, params, asked.contact)
+        rng = client_rng(terms.seed, terms.client, contact)
+        message: Hello | Update
+        if isinstance(asked, AskHello):
+            message = method.hello(view, params, rng)
+        else:
+            broadcast = Broadcast(asked.version, asked.payload)
+            message, memory = method.client_step(broadcast, view, memory, params, rng)
+        reply = encode(message)
+        cost = method.spends(params, contact)
+        if cost > 0 and self._charge is not None:
+            self._charge(f"{terms.run} {contact}", cost)
         self.memory = memory
-        return encode(update)
+        return reply
 
     def _working(self, terms: Terms, method: AnyMethod, params: Any) -> Any:
         """Return what the method works on: the rows, or what its level makes of them.
@@ -183,18 +179,12 @@ class Site:
             self._view = (known, method.view(rows, params, rng))
         return self._view[1]
 
-    def _pay(self, terms: Terms, method: AnyMethod, params: Any, contact: int) -> None:
-        """Account for a message before it leaves."""
-        cost = method.spends(params, contact)
-        if cost > 0 and self._charge is not None:
-            self._charge(f"{terms.run} {contact}", cost)
-
 
 def _width(columns: int, places: Ints | None) -> int:
     return columns if places is None else places.shape[0]
 
 
-def told_of(rows: Floats, group: int) -> Floats:
+def shown_rows(rows: Floats, group: int) -> Floats:
     """Return the table whose extremes may be told: the rows, or what groups say.
 
     A group says its mean and, to reach about as far as its rows do, the mean plus and
@@ -218,8 +208,18 @@ def settled(terms: Terms) -> tuple[AnyMethod, Any]:
     """Return the method and its parameters as agreed, or refuse terms that are none."""
     try:
         method = get_method(terms.method)
-        options = json.loads(terms.options)
-        params = method.parameters(**options)
+        kind = type(method)
+        params = _parameters(kind, terms.method, terms.options, terms.n_rows)
     except (ValueError, TypeError) as error:
         raise RejectedMessage(f"these terms cannot be met: {error}") from error
-    return method, method.settle(params, terms.n_rows)
+    return method, params
+
+
+@lru_cache(maxsize=64)
+def _parameters(kind: type[Any], name: str, options: str, n_rows: int) -> Any:
+    """Read the options of a run (JSON) once, and not at every message.
+
+    `kind` is the method's class, as a name may be given to another one.
+    """
+    method = get_method(name)
+    return method.settle(method.parameters(**json.loads(options)), n_rows)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from afcl.exceptions import InputError
 from afcl.runtime.flower.keys import require_flower, write_new
+from afcl.runtime.flower.network import reachable
 from afcl.runtime.live.engine import Tls
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def make_server_certificates(folder: Path, hosts: Iterable[str]) -> Tls:
     tls = Tls(folder / CA, folder / CERTIFICATE, folder / KEY)
     files = (tls.ca, tls.cert, tls.key)
     missing = [path.name for path in files if not path.exists()]
-    named = [_reachable(host) for host in hosts]
+    named = [reachable(host) for host in hosts]
     if len(missing) == len(files):
         _issue(tls, named, datetime.datetime.now(datetime.UTC))
     elif missing:
@@ -55,11 +56,6 @@ def make_server_certificates(folder: Path, hosts: Iterable[str]) -> Tls:
         )
     _check(tls, named)
     return tls
-
-
-def _reachable(host: str) -> str:
-    """Return the address that a coordinator bound to `host` is reached at from here."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def _issue(tls: Tls, hosts: Iterable[str], start: datetime.datetime) -> None:

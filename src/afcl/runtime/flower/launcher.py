@@ -7,15 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from afcl.exceptions import InputError
 from afcl.runtime.flower import commands
 from afcl.runtime.flower.certificates import make_server_certificates
 from afcl.runtime.flower.child import Child
-from afcl.runtime.flower.environment import environment
+from afcl.runtime.flower.environment import environment, scripts
 from afcl.runtime.flower.keys import make_site_key
-from afcl.runtime.flower.logs import refusal
-from afcl.runtime.flower.network import at, free_port, require_free, unreachable
+from afcl.runtime.flower.logs import GIVE_CA, refusal
+from afcl.runtime.flower.network import (
+    LOOPBACK,
+    at,
+    free_port,
+    require_free,
+    unreachable,
+)
 from afcl.runtime.flower.superlink import start_superlink
-from afcl.runtime.flower.supernode import start_supernode
 from afcl.runtime.live.engine import Tls
 
 #: Where the engine keeps house, below the folder of the run or of the site.
@@ -127,3 +133,38 @@ class FlowerLauncher:
             environment(home),
         )
         return FlowerNode(child, address, ca)
+
+
+def start_supernode(
+    folder: Path,
+    address: str,
+    port: int,
+    tls_ca: Path | None,
+    key: Path | None,
+    node_config: Mapping[str, str],
+    env: Mapping[str, str],
+) -> Child:
+    """Start a site's engine, which joins the coordinator at `address`.
+
+    It does not wait: `node_id` and `refusal` tell from the log how it fares. `port` is
+    for its own use on this machine. A `key` needs `tls_ca`.
+    """
+    require_free(LOOPBACK, port)
+    if tls_ca is None and key is not None:
+        raise InputError(f"a key is of use only with TLS: {GIVE_CA}")
+    for path in (tls_ca, key):
+        if path is not None and not path.is_file():
+            raise InputError(f"{path} is not there: give the path of the file")
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = folder / "node.toml"
+    commands.save(settings, commands.toml(node_config))
+    command = [str(scripts() / "flower-supernode"), "--superlink", address]
+    command += ["--host", LOOPBACK, "--port", str(port), "--node-config", str(settings)]
+    if tls_ca is None:
+        command += ["--insecure"]
+    else:
+        command += ["--root-certificates", str(tls_ca.resolve())]
+    if key is not None:
+        command += ["--auth-supernode-private-key", str(key.resolve())]
+    return Child(command, log=folder / "supernode.log", cwd=folder, env=env)

@@ -50,9 +50,14 @@ def require_free(host: str, port: int) -> None:
         ) from error
 
 
+def reachable(host: str) -> str:
+    """Return the host by which this machine reaches a server bound to `host`."""
+    return {"0.0.0.0": LOOPBACK, "::": "::1"}.get(host, host)
+
+
 def at(host: str, port: int | str) -> str:
     """Return the address at which this machine reaches a server bound to `host`."""
-    host = {"0.0.0.0": LOOPBACK, "::": "::1"}.get(host, host)
+    host = reachable(host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -75,8 +75,6 @@ class Admission:
         self.journal = journal
         self.patience, self.linger, self.pause = patience, linger, pause
         self.roster = Roster()
-        #: Announcements never reach the coordinator.
-        self.answered: set[Ticket] = set()
         self._clock, self._sleep = clock, sleep
         self._say: Say = _silent
         self._agreement: SiteAgreement | None = None

@@ -14,6 +14,7 @@ from afcl._typing import Floats, Ints
 from afcl.core.messages import payload, refuse_unless
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.runtime.agreement import LARGEST, quoted, select
+from afcl.runtime.codec import is_text
 from afcl.runtime.live.unit_check import ColumnStats
 from afcl.scale import Ranges
 
@@ -181,9 +182,7 @@ def _check_columns(site: Announcement) -> None:
 
 def _is_text(value: Any) -> bool:
     """Whether it is a string of bearable length that can be written to a file."""
-    if not isinstance(value, str) or len(value) > LONGEST:
-        return False
-    return not any("\ud800" <= character <= "\udfff" for character in value)
+    return isinstance(value, str) and len(value) <= LONGEST and is_text(value)
 
 
 def _check_extremes(site: Announcement, expected: int) -> None:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 
 from afcl.exceptions import InputError
+from afcl.registry import resolve
 from afcl.runtime.live.engine import Launcher
 
 #: Where an engine's launcher is: module and name, imported when it is asked for.
@@ -43,7 +43,6 @@ def get_launcher(name: str = DEFAULT) -> Launcher:
     if made is None:
         raise InputError(f"no engine {name!r}: there is {', '.join(engine_names())}")
     if isinstance(made, str):
-        module, _, attribute = made.partition(":")
-        made = getattr(import_module(module), attribute)
+        made = resolve(made)
     launcher: Launcher = made()
     return launcher

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
-from afcl.core.protocol import AnyMethod, Clustering
+from afcl._typing import Ints
 from afcl.core.terms import (
     AskAnnouncement,
     AskHello,
@@ -52,7 +51,7 @@ from afcl.runtime.results import (
     write_labels,
     write_result_file,
 )
-from afcl.runtime.site import ODD, Charge, Site, settled, told_of
+from afcl.runtime.site import ODD, Charge, Site, settled, shown_rows
 
 #: Its method's memory.
 MEMORY = "memory.bin"
@@ -120,8 +119,7 @@ def _whole(asked: Any) -> str:
     if not isinstance(asked, AskHello | AskStep | Finish):
         return ""
     method, parameters = settled(asked.terms)
-    level = getattr(parameters, "privacy", "")
-    return needs_all_rows(method.name, level)
+    return needs_all_rows(method.name, method.disclosure(parameters).level)
 
 
 def _announcement(
@@ -137,7 +135,7 @@ def _announcement(
     else:
         rows = source.values
         group = max(asked.group, parse_level(member.privacy).group)
-        shown = told_of(rows, group)
+        shown = shown_rows(rows, group)
     return announce(
         member.name, source.columns, rows, member.units, asked.extremes, shown
     )
@@ -182,16 +180,15 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} takes part in {member.method} only, not in {terms.method}: "
             f"join with --method {terms.method} to allow it"
         )
-    _, parameters = settled(terms)
-    least = getattr(parameters, "min_cell", member.min_cell)
-    if least < member.min_cell:
+    method, parameters = settled(terms)
+    level, least = method.disclosure(parameters)
+    if least is not None and least < member.min_cell:
         raise RejectedMessage(
             f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "
             f"with --min-cell {least} to allow it"
         )
     insists = parse_level(member.privacy)
-    level = getattr(parameters, "privacy", None)
-    if level is not None and not insists.allows(parse_level(level)):
+    if level and not insists.allows(parse_level(level)):
         raise RejectedMessage(
             f"{member.name} insists on privacy {insists}, this run is {level}: join "
             f"with --privacy '{level}' to allow it"
@@ -226,7 +223,8 @@ def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) 
             sizes[:] += np.bincount(labels, minlength=clustering.k)
             yield labels
 
-    label = partial(_label, method, clustering, known, asked.terms.client)
+    client = asked.terms.client
+    label = partial(method.label, clustering, memory=known, client=client)
     site = Site(source.rows, source.columns)
     if isinstance(source, Table):
         (labels,) = counted([label(site.scaled(asked.terms))])
@@ -242,10 +240,3 @@ def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) 
     }
     write_result_file(folder, result)
     keep_membership(folder, replace(member, state=DONE))
-
-
-def _label(
-    method: AnyMethod, clustering: Clustering, known: Any, client: int, part: Floats
-) -> Ints:
-    """Label some rows; what is counted is counted here, wherever they are."""
-    return method.label(clustering, part, known, client)

@@ -4,19 +4,24 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from afcl.data.sites import Sites, SiteTable, open_sites
 from afcl.data.tables import Table
-from afcl.exceptions import InputError
-from afcl.runtime.live.script import PROGRAM, rows_from
+from afcl.exceptions import AfclError, InputError
 from afcl.runtime.requirements import needs_all_rows
 from afcl.runtime.results import write_text
 
 #: The file that holds it, in the site's folder.
 SITE = "site.json"
+#: What a file of rows ends with if it is a program that finds them.
+PROGRAM = ".py"
+#: What such a program defines.
+FUNCTION = "rows"
 #: States of a membership: not asked yet, let in, turned away, finished.
 WAITING = "waiting"
 JOINED = "joined"
@@ -98,6 +103,39 @@ class Membership:
                 "program, let it choose"
             )
         return Sites((rows_from(Path(self.data)),), ())
+
+
+def rows_from(path: Path) -> Any:
+    """Run a site's program (``afcl join --data rows.py``): return its source of rows.
+
+    It runs on the site's own machine, in a new process for every request, and returns
+    such as a :class:`~afcl.runtime.cluster.ClusterTable`.
+
+    Parameters
+    ----------
+    path : Path
+        A Python file that defines ``rows()``.
+
+    Raises
+    ------
+    InputError
+        If there is no such file or function, if it fails, or if what it returns is no
+        source of rows with named columns.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; --data wants a file of rows")
+    try:
+        function = runpy.run_path(str(path)).get(FUNCTION)
+        source = function() if callable(function) else None
+    except AfclError as error:
+        raise InputError(f"{path}: {error}") from error
+    except Exception as error:
+        raise InputError(f"{path} failed: {type(error).__name__}: {error}") from error
+    if not getattr(source, "streamed", False) or not getattr(source, "columns", ()):
+        raise InputError(
+            f"{path}: rows() must return a ClusterTable of a frame with named columns"
+        )
+    return source
 
 
 def open_membership(folder: Path) -> Membership:

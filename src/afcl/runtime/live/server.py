@@ -99,7 +99,8 @@ class Plan:
         """Return what the sites are asked for."""
         scale: Scale = "minmax" if self.ranges is None else self.ranges
         method = get_method(self.method)
-        needed = requirements(method, self.options, scale, self.min_clients)
+        parameters = method.parameters(**self.options)
+        needed = requirements(method, parameters, scale, self.min_clients)
         min_rows = max(int(self.options.get("min_cell", 1)), needed.group)
         return AgreementRequest(self.columns or None, scale, min_rows, needed.group)
 

@@ -14,25 +14,19 @@ noted, because sites may really differ.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from afcl.runtime.agreement import AgreementRequest, Scale, agreed_box, quoted
+from afcl.runtime.agreement import AgreementRequest, Scale, agreed_box, listed, quoted
 from afcl.runtime.live.announcement import Announcement
 from afcl.runtime.live.notes import (
     SiteAgreement,
     constant_columns,
+    plain_name,
     rows_text,
     site_notes,
     spellings,
-)
-from afcl.runtime.live.refusals import (
-    lacks,
-    namesakes,
-    other_units,
-    resembles,
-    too_few,
 )
 from afcl.runtime.live.unit_check import ColumnStats
 
@@ -75,17 +69,17 @@ def settle(
     The columns depend on everybody, also on who is refused. To settle again with the
     accepted sites alone, name the agreed columns: the agreement is the same then.
     """
-    refusals = namesakes(announcements)
+    refusals = _namesakes(announcements)
     sites = [site for site in announcements if site.name not in refusals]
     sites.sort(key=lambda site: site.name)
-    sites = _sift(sites, refusals, lambda site: too_few(site, request.min_rows))
+    sites = _sift(sites, refusals, lambda site: _too_few(site, request.min_rows))
     columns = request.columns or _common(sites)
     notes = [] if request.columns else spellings(sites, columns)
-    fitting = _sift(sites, refusals, lambda site: lacks(site, columns))
+    fitting = _sift(sites, refusals, lambda site: _lacks(site, columns))
     if sites and columns and not fitting:
         notes.append(f"no site has all of {quoted(columns)}: name the columns to use")
     units = _units(columns, fitting)
-    fitting = _sift(fitting, refusals, lambda site: other_units(site, columns, units))
+    fitting = _sift(fitting, refusals, lambda site: _other_units(site, columns, units))
     if not fitting:
         return None, refusals, notes
     agreement = _agreement(request.scale, columns, fitting)
@@ -116,10 +110,10 @@ def admit(
         Lines for the coordinator, none about a site that is refused.
     """
     refusal = (
-        resembles(site.name, agreement.rows)
-        or too_few(site, request.min_rows)
-        or lacks(site, agreement.columns)
-        or other_units(site, agreement.columns, agreement.units)
+        _resembles(site.name, agreement.rows)
+        or _too_few(site, request.min_rows)
+        or _lacks(site, agreement.columns)
+        or _other_units(site, agreement.columns, agreement.units)
     )
     if refusal:
         return refusal, []
@@ -184,3 +178,79 @@ def _units(columns: Sequence[str], sites: Sequence[Announcement]) -> tuple[str, 
         min(declared, key=lambda unit: (-declared[unit], unit), default="")
         for declared in times.values()
     )
+
+
+# ------------------------------------------- why a site is refused, and what to do
+
+
+def _namesakes(sites: Sequence[Announcement]) -> dict[str, str]:
+    """Return refusals of all sites whose names are the same, or nearly."""
+    times = Counter(site.name.casefold() for site in sites)
+    return {
+        name: f"{times[name.casefold()]} sites are called {name} (in upper or lower "
+        "case): give each a name of its own"
+        for name in sorted(site.name for site in sites)
+        if times[name.casefold()] > 1
+    }
+
+
+def _resembles(name: str, known: Mapping[str, int]) -> str | None:
+    """Return a line that names the site this one could be taken for."""
+    for other in known:
+        if name != other and name.casefold() == other.casefold():
+            return f"{name} differs only by case from {other}: choose another name"
+    return None
+
+
+def _too_few(site: Announcement, min_rows: int) -> str | None:
+    """Return a line on how many rows a site needs."""
+    fewest = max(min_rows, 1)
+    if site.n_rows >= fewest:
+        return None
+    return (
+        f"{site.name} has {rows_text(site.n_rows)}, a site needs at least {fewest}: "
+        "add rows or leave the site out"
+    )
+
+
+def _lacks(site: Announcement, columns: Sequence[str]) -> str | None:
+    """Return a line that names the agreed columns this site does not have."""
+    if not columns:
+        return (
+            f"{site.name} has {quoted(site.columns)}, but more than half of the sites "
+            "have no column in common: give the same columns the same names"
+        )
+    agreed, own = set(columns), set(site.columns)
+    lacking = [column for column in columns if column not in own]
+    if not lacking:
+        return None
+    spare = {plain_name(c): c for c in reversed(site.columns) if c not in agreed}
+    near = [spare.get(plain_name(column)) for column in lacking]
+    parts = [
+        repr(column) if other is None else f"{column!r} (it has {other!r})"
+        for column, other in zip(lacking, near, strict=True)
+    ]
+    what, it = ("column", "it") if len(lacking) == 1 else ("columns", "them")
+    if None not in near:
+        advice = "rename"
+    elif any(near):
+        advice = "rename or add"
+    else:
+        advice = "add"
+    return f"{site.name} lacks {what} {listed(parts)}: {advice} {it}"
+
+
+def _other_units(
+    site: Announcement, columns: Sequence[str], units: Sequence[str]
+) -> str | None:
+    """Return a line that names the columns this site declares in another unit."""
+    own = dict(zip(site.columns, site.units, strict=True))
+    wrong = [
+        f"{column!r} in {own[column]}, the others in {unit}"
+        for column, unit in zip(columns, units, strict=True)
+        if own[column] and unit and own[column] != unit
+    ]
+    if not wrong:
+        return None
+    it = "it" if len(wrong) == 1 else "them"
+    return f"{site.name} gives {listed(wrong, '; ')}: convert {it}"
