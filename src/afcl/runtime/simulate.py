@@ -197,13 +197,17 @@ def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
 def _ranked_by_size(finished: Finished, raw: Sequence[Labels], joined: Ints) -> Outcome:
     """Return the outcome with clusters in the order of the rows they really hold.
 
-    Arrays in `raw` are pieces of `joined`, and changed in place.
+    Arrays in `raw` are pieces of `joined`, which is changed in place.
     """
     clustering = finished.clustering
-    sizes = np.sum([sizes_of(labels, clustering.k) for labels in raw], axis=0)
+    sizes = np.bincount(joined, minlength=clustering.k)
+    for labels in raw:
+        if isinstance(labels, LabelParts):
+            sizes += labels.sizes
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(order.shape[0])
+    np.take(rank, joined, out=joined, mode="clip")
     return Outcome(
         finished,
         renumbered(clustering, order, sizes.astype(np.float64)),
@@ -263,12 +267,11 @@ def sizes_of(labels: Labels, k: int) -> Ints:
 
 
 def _ranked(labels: Labels, order: Ints, rank: Ints) -> Labels:
-    """Return the labels in the new numbers; an array is changed in place."""
-    if isinstance(labels, LabelParts):
-        work = partial(_rank_part, labels.work, rank)
-        return LabelParts(labels.sizes[order], labels.rows, work)
-    np.take(rank, labels, out=labels, mode="clip")
-    return labels
+    """Return labels that are computed while rows are read in the new numbers, too."""
+    if not isinstance(labels, LabelParts):
+        return labels
+    work = partial(_rank_part, labels.work, rank)
+    return LabelParts(labels.sizes[order], labels.rows, work)
 
 
 def _rank_part(work: Callable[[Floats], Ints], rank: Ints, part: Floats) -> Ints:
