@@ -44,7 +44,7 @@ class Copied:
         source = Path(afcl.__file__).parent
         self.kernels.mkdir(parents=True)
         (folder / "afcl" / "__init__.py").touch()
-        for name in ("_typing.py", "exceptions.py"):
+        for name in ("_typing.py", "exceptions.py", "parts.py"):
             shutil.copy(source / name, folder / "afcl")
         for module in (source / "kernels").glob("*.py"):
             shutil.copy(module, self.kernels)
