@@ -30,6 +30,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.batch import Tables
+from afcl.core.cells import empty_columns
 from afcl.core.messages import Plan
 from afcl.kernels.batches import around
 from afcl.methods.afcl import Afcl
@@ -105,12 +106,11 @@ def _alone(tables: Tables, plan: Plan) -> float:
         for clients in np.array_split(np.arange(n_clients), -(-n_clients // PART)):
             n = clients.shape[0]
             places = np.arange(n + 1) * about[0].shape[0]
-            cells = places[-1]
-            counts = np.empty(cells, dtype=np.int64), np.empty((cells, rows.shape[1]))
-            last = np.empty(cells), np.empty((n, 2))
+            cells = empty_columns(int(places[-1]), rows.shape[1])
+            sums = np.empty((n, 2))
             held = np.zeros(n, dtype=np.int64)
             begin = time.process_time()
-            around(rows, offsets, clients, *about, 5, places, held, *counts, *last)
+            around(rows, offsets, clients, *about, 5, places, held, cells, sums)
             total += time.process_time() - begin
     return total
 

@@ -15,14 +15,14 @@ from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
 from afcl.core.tasks import COUNT, SUM, UNIT, Task
-from afcl.kernels import batch_hellos, batch_sums, batches, join_seeds
+from afcl.kernels import batch_sums, batches, groups, join_seeds
 from afcl.privacy.grouping import group_rows
 from afcl.privacy.masks import numbers_for
 
 KINDS = pytest.mark.parametrize("kind", ["spread", "duplicates", "constant"])
 
 
-def crowd(seed, kind, d, sizes=(7, 1, 30, 5, 12)):
+def client_tables(seed, kind, d, sizes=(7, 1, 30, 5, 12)):
     """Rows of clients of very different sizes, and offsets."""
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -34,7 +34,7 @@ def crowd(seed, kind, d, sizes=(7, 1, 30, 5, 12)):
     return rows, offsets
 
 
-def room(places, d):
+def empty_cells(places, d):
     return (
         np.empty(places[-1], dtype=np.int64),
         np.empty((places[-1], d)),
@@ -57,7 +57,7 @@ def same_cells(ours, theirs):
 @KINDS
 @pytest.mark.parametrize(("d", "min_cell"), [(1, 1), (2, 3), (5, 1)])
 def test_hellos_are_those_of_one_client_after_the_other(seed, kind, d, min_cell):
-    rows, offsets = crowd(seed, kind, d)
+    rows, offsets = client_tables(seed, kind, d)
     params = DefaultParams(min_cell=min_cell)
     clients = np.array([0, 2, 4])
     wanted = np.array([params.cells_for(int(n)) for n in np.diff(offsets)[clients]])
@@ -65,15 +65,15 @@ def test_hellos_are_those_of_one_client_after_the_other(seed, kind, d, min_cell)
         client_rng(seed, c, 0).random(k) for c, k in zip(clients, wanted, strict=True)
     ]
     places = np.concatenate([[0], np.cumsum(wanted)])
-    held, out = np.zeros(3, dtype=np.int64), room(places, d)
-    batch_hellos.condense(
+    held, out = np.zeros(3, dtype=np.int64), empty_cells(places, d)
+    batches.condense(
         rows, np.ones(30), np.empty(0), offsets, clients, wanted,
-        np.concatenate(drawn), 5, min_cell, places, held, *out,
+        np.concatenate(drawn), 5, min_cell, places, held, out,
     )  # fmt: skip
     for index, client in enumerate(clients):
         mine = rows[offsets[client] : offsets[client + 1]]
-        said = condense(mine, params, client_rng(seed, client, 0))
-        same_cells(cells_at(places, held, out, index), said)
+        alone = condense(mine, params, client_rng(seed, client, 0))
+        same_cells(cells_at(places, held, out, index), alone)
 
 
 def test_cells_that_stand_for_rows_are_condensed_too(seed):
@@ -87,21 +87,21 @@ def test_cells_that_stand_for_rows_are_condensed_too(seed):
     wanted = np.array([params.cells_for(n) for n in totals])
     drawn = [client_rng(seed, c, 0).random(k) for c, k in enumerate(wanted)]
     places = np.concatenate([[0], np.cumsum(wanted)])
-    held, out = np.zeros(2, dtype=np.int64), room(places, 2)
-    batch_hellos.condense(
+    held, out = np.zeros(2, dtype=np.int64), empty_cells(places, 2)
+    batches.condense(
         cells.means, cells.counts.astype(float), cells.scatters, offsets,
-        np.arange(2), wanted, np.concatenate(drawn), 5, 4, places, held, *out,
+        np.arange(2), wanted, np.concatenate(drawn), 5, 4, places, held, out,
     )  # fmt: skip
     for client, some in enumerate([slice(0, 6), slice(6, 10)]):
         mine = Cells(cells.counts[some], cells.means[some], cells.scatters[some])
-        said = condense(mine, params, client_rng(seed, client, 0))
-        same_cells(cells_at(places, held, out, client), said)
+        alone = condense(mine, params, client_rng(seed, client, 0))
+        same_cells(cells_at(places, held, out, client), alone)
 
 
 @KINDS
 @pytest.mark.parametrize(("d", "min_cell"), [(1, 1), (2, 4), (5, 1)])
 def test_replies_are_those_of_one_client_after_the_other(seed, kind, d, min_cell):
-    rows, offsets = crowd(seed, kind, d)
+    rows, offsets = client_tables(seed, kind, d)
     rng = np.random.default_rng(seed + 1)
     centers = rng.normal(0, 1, (6, d))
     centers[3] = centers[1]
@@ -110,28 +110,28 @@ def test_replies_are_those_of_one_client_after_the_other(seed, kind, d, min_cell
     clients = np.array([4, 0, 1, 2])
     most = np.minimum(6, np.maximum(1, np.diff(offsets)[clients] // min_cell))
     places = np.concatenate([[0], np.cumsum(most)])
-    held, out = np.zeros(4, dtype=np.int64), room(places, d)
+    held, out = np.zeros(4, dtype=np.int64), empty_cells(places, d)
     sums = np.empty((4, 2))
     batches.around(
         rows, offsets, clients, centers, spreads, sizes, min_cell,
-        places, held, *out, sums,
+        places, held, out, sums,
     )  # fmt: skip
     for index, client in enumerate(clients):
         mine = rows[offsets[client] : offsets[client + 1]]
         params = DefaultParams(min_cell=min_cell)
-        said = reply(mine, Plan(centers, (level,)), params).levels[0]
-        same_cells(cells_at(places, held, out, index), said.cells)
-        assert sums[index].tolist() == said.sums.tolist()
+        alone = reply(mine, Plan(centers, (level,)), params).levels[0]
+        same_cells(cells_at(places, held, out, index), alone.cells)
+        assert sums[index].tolist() == alone.sums.tolist()
 
 
 def test_without_spreads_there_are_cells_only(seed):
-    rows, offsets = crowd(seed, "spread", 2)
+    rows, offsets = client_tables(seed, "spread", 2)
     centers = np.random.default_rng(seed).normal(0, 1, (6, 2))
     none, places = np.empty(0), np.arange(6) * 6
-    held, out = np.zeros(5, dtype=np.int64), room(places, 2)
+    held, out = np.zeros(5, dtype=np.int64), empty_cells(places, 2)
     sums = np.full((5, 2), np.nan)
     batches.around(
-        rows, offsets, np.arange(5), centers, none, none, 1, places, held, *out, sums
+        rows, offsets, np.arange(5), centers, none, none, 1, places, held, out, sums
     )
     assert not np.any(sums)
     counts = [cells_at(places, held, out, c).counts.sum() for c in range(5)]
@@ -144,19 +144,19 @@ def test_equal_means_become_one_cell():
     rows = np.array([[-1.0], [-1.0], [0.0], [1.0], [1.0]])
     centers = np.array([[-1.0], [0.0], [1.0]])
     places, held = np.array([0, 3]), np.zeros(1, dtype=np.int64)
-    out, none = room(places, 1), np.empty(0)
+    out, none = empty_cells(places, 1), np.empty(0)
     batches.around(
         rows, np.array([0, 5]), np.array([0]), centers, none, none, 2,
-        places, held, *out, np.empty((1, 2)),
+        places, held, out, np.empty((1, 2)),
     )  # fmt: skip
     cells = cells_at(places, held, out, 0)
     assert cells.counts.tolist() == [3, 2]
     assert cells.means[:, 0].tolist() == [-2 / 3, 1.0]
     # The rows 0 and 2 as one cell and the row 1 as another have the same mean.
     counts, means = np.array([2, 1, 1]), np.array([[1.0], [1.0], [9.0]])
-    scatters, dead = np.array([2.0, 0.0, 0.0]), np.zeros(3, dtype=np.int64)
-    out = room(np.array([0, 3]), 1)
-    assert batches.send(3, counts, means, scatters, dead, 0, *out) == 2
+    scatters, into = np.array([2.0, 0.0, 0.0]), np.zeros(3, dtype=np.int64)
+    out = empty_cells(np.array([0, 3]), 1)
+    assert batches.send(3, 1, (counts, means, scatters), into, 0, out) == 2
     assert out[0][:2].tolist() == [3, 1]
     assert out[2][:2].tolist() == [2.0, 0.0]
 
@@ -166,9 +166,9 @@ def test_folding_is_that_of_cells(seed):
     counts, means = rng.integers(1, 5, 9), rng.integers(0, 4, (9, 2)).astype(float)
     scatters = rng.random(9)
     wanted = fold(Cells(counts, means, scatters), 6)
-    dead = np.empty(9, dtype=np.int64)
-    batches.fold(9, 6, counts, means, scatters, dead)
-    alive = dead == 0
+    into = np.empty(9, dtype=np.int64)
+    groups.fold(9, 6, (counts, means, scatters), into)
+    alive = into == np.arange(9)
     same_cells(Cells(counts[alive], means[alive], scatters[alive]), wanted)
 
 
@@ -176,7 +176,7 @@ def test_cells_are_packed():
     places, held = np.array([0, 3, 5]), np.array([2, 0, 1])
     counts, means = np.arange(6), np.arange(6.0)[:, None]
     scatters = np.arange(6.0)
-    assert batches.pack(places, held, counts, means, scatters) == 3
+    assert batches.pack(places, held, (counts, means, scatters)) == 3
     assert counts[:3].tolist() == scatters[:3].tolist() == [0, 1, 5]
     assert means[:3, 0].tolist() == [0.0, 1.0, 5.0]
 
@@ -187,29 +187,29 @@ def test_cells_are_packed():
 @KINDS
 @pytest.mark.parametrize("d", [2, 5])
 def test_groups_are_those_of_one_client_after_the_other(seed, kind, d):
-    rows, offsets = crowd(seed, kind, d)
+    rows, offsets = client_tables(seed, kind, d)
     rows[:, 1] = 3.5  # a constant column
     clients = np.array([0, 2, 3, 4])
     labels, firsts = batch_sums.group(rows, offsets, clients, 3)
-    at = groups = 0
+    at = known = 0
     for index, client in enumerate(clients):
-        assert firsts[index] == groups
+        assert firsts[index] == known
         mine = group_rows(rows[offsets[client] : offsets[client + 1]], 3)
-        assert labels[at : at + mine.shape[0]].tolist() == (mine + groups).tolist()
+        assert labels[at : at + mine.shape[0]].tolist() == (mine + known).tolist()
         at += mine.shape[0]
-        groups += int(mine.max()) + 1
+        known += int(mine.max()) + 1
 
 
 @KINDS
 def test_sums_are_those_of_the_members(seed, kind):
-    rows, offsets = crowd(seed, kind, 3)
+    rows, offsets = client_tables(seed, kind, 3)
     seeds = np.random.default_rng(seed + 1).normal(0, 1, (8, 3))
     members, edges = np.array([4, 0, 1, 3, 2]), np.array([0, 3, 5])
     counts = batch_sums.count(rows, offsets, members, edges, seeds)
-    groups = np.stack([join_seeds(each, seeds, 4) for each in counts])
-    places = np.concatenate([[0], np.cumsum(groups.max(axis=1) + 1)])
+    joined = np.stack([join_seeds(each, seeds, 4) for each in counts])
+    places = np.concatenate([[0], np.cumsum(joined.max(axis=1) + 1)])
     held, totals = batch_sums.add(
-        rows, offsets, members, edges, seeds, groups, places, 1 / UNIT
+        rows, offsets, members, edges, seeds, joined, places, 1 / UNIT
     )
     for cohort in range(2):
         mine = members[edges[cohort] : edges[cohort + 1]]
@@ -218,7 +218,7 @@ def test_sums_are_those_of_the_members(seed, kind):
         task = Task(0, COUNT, tuple(mine), (), 0, seeds, alone)
         wanted = np.sum([numbers_for(task, table) for table in tables], axis=0)
         assert counts[cohort].tolist() == wanted.tolist()
-        task = Task(0, SUM, tuple(mine), (), 0, seeds, groups[cohort])
+        task = Task(0, SUM, tuple(mine), (), 0, seeds, joined[cohort])
         wanted = np.sum([numbers_for(task, table) for table in tables], axis=0)
         some = slice(places[cohort], places[cohort + 1])
         ours = np.concatenate([held[some], totals[some].ravel()])

@@ -7,6 +7,8 @@ the native functions run as plain Python, and a coverage tool can see inside the
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,10 +17,13 @@ from hypothesis.extra.numpy import arrays
 
 from afcl import kernels
 from afcl.exceptions import InputError
-from afcl.kernels import native, reference
+from afcl.kernels import native, reference, reference_paper
 
 BACKENDS = pytest.mark.parametrize(
     "backend", [reference, native], ids=["reference", "native"]
+)
+PAPER = pytest.mark.parametrize(
+    "backend", [reference_paper, native], ids=["reference", "native"]
 )
 
 
@@ -159,7 +164,7 @@ def test_silhouettes_are_zero_where_they_are_not_defined(backend):
     assert (simplified[0], moment[0], squared[0]) == (0.0, 0.0, 0.0)
 
 
-@BACKENDS
+@PAPER
 def test_compete_by_hand(backend):
     # Seeds 0 and 3; rows 1, 1, 1. Nearest: always 0. With conscience (wins times
     # squared distance): 1*1 < 1*4 -> 0; 2*1 < 1*4 -> 0; 3*1 < 4 -> 0; 4*1 = 4: a tie,
@@ -201,20 +206,18 @@ def test_microaggregate_survives_distances_beyond_64_bits(backend):
         assert backend.microaggregate(rows, 3).tolist() == [0, 0, 0, 1, 1, 1]
 
 
-@BACKENDS
+@PAPER
 def test_interact_by_hand(backend):
     # Rate 0.5, weight 1, seed 0 was sent at 0 and is now at 1; the row was 4:
     # r = 0.5 * 4 = 2, reach |r / 0.5|^2 = 16. Squared distances of 1, 3, 9 to anchor
     # 0: 1, 9, 81 -> the first two join; step 2 + 0.5 * (0 - m):
     # 1 + 1.5 = 2.5, 3 + 0.5 = 3.5.
-    seeds = column(1, 3, 9)
-    backend.interact(
-        seeds, column(0, 3, 9), np.array([0]), column(2.0), 1.0, 0.5, False
-    )
+    seeds, pulls = column(1, 3, 9), (np.array([0]), column(2.0))
+    backend.interact(seeds, column(0, 3, 9), pulls, 1.0, 0.5, False)
     assert seeds[:, 0].tolist() == [2.5, 3.5, 9.0]
 
 
-@BACKENDS
+@PAPER
 def test_intensities_by_hand(backend):
     # Seeds 0, 9, 4; rows 1, 3 belong to 4, rows 5, 7, 9 to 0, none to 9; rate 0.5.
     # Seed by seed: 5/2, 7/2, 9/2 of seed 0, then (1 - 4)/2, (3 - 4)/2 of seed 2.
@@ -234,7 +237,7 @@ def test_intensities_by_hand(backend):
     assert scatters.tolist() == [8.0, 0.0, 2.0]
 
 
-@BACKENDS
+@PAPER
 def test_interact_affine_by_hand(backend):
     # Rate 0.5, weight 1. Seed 0 at 0 pulls with row 4: r = 2, reach 16; seed 3 is 9
     # away and joins, 9 is not. Both move half way, to 2 and 3.5; 0.5 * 4 is the part
@@ -249,38 +252,38 @@ def test_interact_affine_by_hand(backend):
     assert seeds[:, 0].tolist() == [0.0, 3.0, 9.0]
 
 
-@BACKENDS
+@PAPER
 @pytest.mark.parametrize("current", [False, True])
 def test_interact_asks_again_for_seeds_that_moved(backend, current):
     # Weight 1, rate 0.5. Row 4 pulls seed 0 (at 0) and seed 1 (at 3) to 2 and 3.5.
     # Then row 3 of the same owner, r = 1.5 (reach 9): with anchor 0 seed 1 is 12.25
     # away and stays, with anchor 2 it is 2.25 away and moves by 1.5 + 0.5 (2 - 3.5).
     seeds, sent = column(0, 3), column(0, 3)
-    owners = np.array([0, 0])
-    backend.interact(seeds, sent, owners, column(2.0, 1.5), 1.0, 0.5, current)
+    pulls = np.array([0, 0]), column(2.0, 1.5)
+    backend.interact(seeds, sent, pulls, 1.0, 0.5, current)
     expected = [3.5, 4.25] if current else [2.5, 3.5]
     assert seeds[:, 0].tolist() == expected
 
 
-@BACKENDS
+@PAPER
 def test_interact_with_the_current_anchor(backend):
     # Anchor 1: squared distances 0, 4, 64, reach 16; step 2 + 0.5 * (1 - m):
     # 1 + 2 = 3, 3 + 1 = 4.
-    seeds = column(1, 3, 9)
-    backend.interact(seeds, column(0, 3, 9), np.array([0]), column(2.0), 1.0, 0.5, True)
+    seeds, pulls = column(1, 3, 9), (np.array([0]), column(2.0))
+    backend.interact(seeds, column(0, 3, 9), pulls, 1.0, 0.5, True)
     assert seeds[:, 0].tolist() == [3.0, 4.0, 9.0]
 
 
-@BACKENDS
+@PAPER
 def test_interact_always_moves_the_owner(backend):
     # The owner has drifted out of its own reach (5 > |0.5 / 0.5|): weight 0.5,
     # step 0.5 * 0.5 + 0.25 * (0 - 5) = -1.
-    seeds = column(5, 7)
-    backend.interact(seeds, column(0, 7), np.array([0]), column(0.5), 0.5, 0.5, False)
+    seeds, pulls = column(5, 7), (np.array([0]), column(0.5))
+    backend.interact(seeds, column(0, 7), pulls, 0.5, 0.5, False)
     assert seeds[:, 0].tolist() == [4.0, 7.0]
 
 
-@BACKENDS
+@PAPER
 def test_interact_matlab_by_hand(backend):
     # Row 2, seeds 0, 1, 9: squared distances 4, 1, 49, the winner is 1 (reach 1).
     # Seed 0 is 1 away from it and joins. Step 0.5: 0 -> 1, 1 -> 1.5.
@@ -319,10 +322,7 @@ def run_all(module, case):
         "squared_distances": module.squared_distances(X, centers),
         "assign": module.assign(X, centers),
         "sums": module.sums(X, case["weights"], case["labels"], k),
-        "compete": (
-            module.compete(X, centers, True),
-            module.compete(X, centers, False),
-        ),
+        **run_paper(reference_paper if module is reference else module, case),
     }
     for smallest in (1, 3):
         found[f"microaggregate-{smallest}"] = module.microaggregate(X, smallest)
@@ -344,30 +344,36 @@ def run_all(module, case):
         )
     joined = module.ward(case["counts"], centers)
     found["ward"] = joined
+    counts = np.bincount(case["labels"], minlength=k)
+    if counts.any():  # seeds of no rows at all are out of contract
+        found["join_seeds"] = module.join_seeds(counts, centers, 3)
     found["crowding"] = np.array(module.crowding(case["spreads"], centers))
     if X.shape[0]:
         path = module.levels(
-            X,
-            case["weights"] + 1.0,
-            case["variances"],
-            centers,
-            case["counts"],
-            *joined[:2],
+            (X, case["weights"] + 1.0, case["variances"]),
+            (centers, case["counts"]),
+            joined[:2],
             k - 1 if k > 3 else k,
             5,
         )
         for place, (counts, means, scatters, *totals) in enumerate(path):
             level = (counts, means, scatters, np.array(totals))
             found[f"level-{place}"] = level
+    return found
+
+
+def run_paper(module, case):
+    """Return the results of the paper's kernels, by name."""
+    X, centers, labels = case["X"], case["centers"], case["labels"]
+    conscience = [module.compete(X, centers, yes) for yes in (True, False)]
+    found = {"compete": tuple(conscience)}
     pulls = np.empty(X.shape)
-    cells = module.intensities(X, centers, case["labels"], case["steps"], pulls)
+    cells = module.intensities(X, centers, labels, case["steps"], pulls)
     found["intensities"] = (*cells, pulls)
-    found["interact_affine"] = module.interact_affine(
-        centers, case["labels"], X, 0.7, 0.1
-    )
+    found["interact_affine"] = module.interact_affine(centers, labels, X, 0.7, 0.1)
     for current in (False, True):
         seeds = centers.copy(order="K")
-        module.interact(seeds, case["sent"], case["labels"], X, 0.7, 0.1, current)
+        module.interact(seeds, case["sent"], (labels, X), 0.7, 0.1, current)
         found[f"interact-{current}"] = seeds
     seeds = centers.copy(order="K")
     module.interact_matlab(seeds, X, case["steps"], 1e-4)
@@ -529,21 +535,25 @@ CALLS = {
     "tally": (ROWS, CENTERS, np.array([0, 4]), np.zeros(1), np.zeros(4), np.ones(4)),
     "crowding": (np.ones(4), CENTERS),
     "ward": (np.ones(4), CENTERS),
+    "join_seeds": (np.ones(4, dtype=np.int64), CENTERS, 2),
     "levels": (
-        ROWS,
-        np.ones(8),
-        np.zeros(8),
-        CENTERS,
-        np.ones(4),
-        np.zeros(3, dtype=np.int64),
-        np.zeros(3, dtype=np.int64),
+        (ROWS, np.ones(8), np.zeros(8)),
+        (CENTERS, np.ones(4)),
+        (np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)),
         4,
         3,
     ),
     "silhouettes": (ROWS, np.zeros(8), CENTERS, np.zeros(4), np.ones(4)),
     "join_seeds": (np.array([3, 0, 1, 4]), CENTERS, 3),
     "compete": (ROWS, CENTERS, True),
-    "interact": (CENTERS, CENTERS, np.zeros(8, dtype=np.int64), ROWS, 1.0, 0.1, False),
+    "interact": (
+        CENTERS,
+        CENTERS,
+        (np.zeros(8, dtype=np.int64), ROWS),
+        1.0,
+        0.1,
+        False,
+    ),
     "intensities": (
         ROWS,
         CENTERS,
@@ -572,7 +582,8 @@ WORK = {
 def reached(monkeypatch, name):
     """Return which backend the public function reaches (by its spy's result)."""
     seen = []
-    for module, label in ((reference, "reference"), (native, "native")):
+    numpy = reference_paper if name in SEQUENTIAL else reference
+    for module, label in ((numpy, "reference"), (native, "native")):
         monkeypatch.setattr(module, name, lambda *_, label=label: seen.append(label))
     getattr(kernels, name)(*CALLS[name])
     return seen
@@ -625,6 +636,13 @@ def test_less_work_is_enough_once_the_compiled_kernels_are_there(monkeypatch, na
     assert reached(monkeypatch, name) == ["reference"]
 
 
+def test_kernels_are_found_where_they_are_public():
+    for name in kernels.__all__:
+        kernel = getattr(kernels, name)
+        assert pickle.loads(pickle.dumps(kernel)) is kernel
+        assert kernel.__doc__
+
+
 @pytest.mark.parametrize("choice", ["reference", "native"])
 def test_the_choice_does_not_show_in_a_result(monkeypatch, seed, choice):
     monkeypatch.setenv("AFCL_KERNELS", choice)
@@ -645,10 +663,10 @@ def test_interact_matlab_takes_a_step_per_row(seed):
     start, rows = rng.random((5, 3)), rng.random((40, 3))
     steps = 0.1 * rng.random((40, 3))
     moved = [start.copy(), start.copy()]
-    for seeds, module in zip(moved, (reference, native), strict=True):
+    for seeds, module in zip(moved, (reference_paper, native), strict=True):
         module.interact_matlab(seeds, rows, steps, 1e-4)
     assert np.array_equal(moved[0], moved[1])
     same = [start.copy(), start.copy()]
-    reference.interact_matlab(same[0], rows, steps[0], 1e-4)
-    reference.interact_matlab(same[1], rows, np.tile(steps[0], (40, 1)), 1e-4)
+    reference_paper.interact_matlab(same[0], rows, steps[0], 1e-4)
+    reference_paper.interact_matlab(same[1], rows, np.tile(steps[0], (40, 1)), 1e-4)
     assert np.array_equal(same[0], same[1])

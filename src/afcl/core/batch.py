@@ -70,7 +70,7 @@ def condense(
     With `stands`, the tables' rows are the means of these cells, which stand for the
     clients' own.
     """
-    from afcl.kernels.batch_hellos import condense as kernel
+    from afcl.kernels.batches import condense as kernel
 
     sizes = tables.sizes[clients]
     weights, scatters = np.ones(int(sizes.max(initial=0))), np.empty(0)
@@ -96,7 +96,7 @@ def condense(
         params.min_cell,
         places,
         held,
-        *out,
+        out,
     )
     return _packed(places, held, out)
 
@@ -113,7 +113,7 @@ def reply(
 ) -> Summary:
     """Return these clients' answers to a plan, in columns; see :func:`client.reply`.
 
-    Whose a cell is (`owners`) is not told: only a server that doubts an answer asks.
+    Whose a cell is (`owners`) is not sent: only a server that doubts an answer asks.
     """
 
     def asked(centers: Floats, spreads: Floats, sizes: Floats) -> tuple[Cells, Floats]:
@@ -158,7 +158,7 @@ def _around(
         min_cell,
         places,
         held,
-        *out,
+        out,
         sums,
     )
     return _packed(places, held, out), sums
@@ -167,7 +167,7 @@ def _around(
 def _packed(places: Ints, held: Ints, out: tuple[Ints, Floats, Floats]) -> Cells:
     from afcl.kernels.batches import pack
 
-    n = pack(places[:-1], held, *out)
+    n = pack(places[:-1], held, out)
     counts, means, scatters = out
     return Cells(counts[:n], means[:n], scatters[:n], offsets_of(held))
 

@@ -19,17 +19,16 @@ from afcl.kernels import sums
 
 def cells_of(X: Floats, labels: Ints, k: int) -> Cells:
     """Return the non-empty cells of labelled rows (o, b, z of Eqs. 6 and 7)."""
-    mass, total = sums(X, np.ones(X.shape[0]), labels, k)
-    held = np.flatnonzero(mass)
-    means = np.zeros((k, X.shape[1]))
-    means[held] = total[held] / mass[held, None]
-    residual = X - means[labels]
-    scatter = np.bincount(
-        labels, weights=(residual * residual).sum(axis=1), minlength=k
-    )
-    return Cells(
-        mass[held].astype(np.int64), means[held], scatter[held].astype(np.float64)
-    )
+    n = X.shape[0]
+    rows = Cells(np.ones(n, dtype=np.int64), X, np.zeros(n))
+    return pool_held(rows, labels, k)[0]
+
+
+def pool_held(bag: Cells, labels: Ints, k: int) -> tuple[Cells, Ints]:
+    """Return the non-empty groups of labelled cells, with the labels."""
+    counts, means, scatters = pool(bag, labels, k)
+    held = np.flatnonzero(counts)
+    return Cells(counts[held].astype(np.int64), means[held], scatters[held]), held
 
 
 def pool(bag: Cells, labels: Ints, k: int) -> tuple[Floats, Floats, Floats]:

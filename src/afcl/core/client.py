@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.cells import fold, fold_owned, join_coincident, pool
+from afcl.core.cells import fold_owned, join_coincident, pool_held
 from afcl.core.checks import check_plan
 from afcl.core.messages import Cells, Level, LevelReply, Plan, Summary
 from afcl.core.params import DefaultParams
@@ -55,7 +55,7 @@ def condense(X: View, params: DefaultParams, rng: np.random.Generator) -> Cells:
         weights = X.counts.astype(np.float64)
         picks = plus_plus(X.means, params.cells_for(n), rng, weights)
         _, labels = lloyd(X.means, weights, X.means[picks], HELLO_ITERATIONS)
-        return _folded(_pooled(X, labels, picks.shape[0])[0], params.min_cell)
+        return _released(*pool_held(X, labels, picks.shape[0]), params.min_cell)[0]
     rows = as_rows(X)
     index = np.arange(n)
     size = SEEDING_SAMPLE * (WIDE_SAMPLE if rows.shape[1] > WIDE else 1)
@@ -64,13 +64,8 @@ def condense(X: View, params: DefaultParams, rng: np.random.Generator) -> Cells:
     sample = rows.take(index)
     start = sample[plus_plus(sample, params.cells_for(n), rng)]
     centers, _ = lloyd(sample, np.ones(sample.shape[0]), start, HELLO_ITERATIONS)
-    ((cells, _), _) = _summaries(rows, [centers])[0]
-    return _folded(cells, params.min_cell)
-
-
-def _folded(cells: Cells, min_cell: int) -> Cells:
-    folded = fold(cells, min_cell)
-    return join_coincident(folded, np.arange(len(folded)))[0]
+    around, _ = _summaries(rows, [centers])[0]
+    return _released(*around, params.min_cell)[0]
 
 
 def reply(X: View, plan: Plan, params: DefaultParams) -> Summary:
@@ -84,15 +79,15 @@ def reply(X: View, plan: Plan, params: DefaultParams) -> Summary:
         check_plan(plan, X.shape[1])
         sets = [plan.seeds, *(level.centers for level in plan.candidates)]
         seen = _summaries(as_rows(X), sets, plan.candidates)
-    cells, owners = _told(*seen[0][0], params.min_cell)
+    cells, owners = _released(*seen[0][0], params.min_cell)
     levels = []
     for level, (around, totals) in zip(plan.candidates, seen[1:], strict=True):
-        cells_around, whose = _told(*around, params.min_cell)
+        cells_around, whose = _released(*around, params.min_cell)
         levels.append(LevelReply(cells_around, whose, totals, level.revision))
     return Summary(cells, owners, tuple(levels))
 
 
-def _told(cells: Cells, owners: Ints, min_cell: int) -> tuple[Cells, Ints]:
+def _released(cells: Cells, owners: Ints, min_cell: int) -> tuple[Cells, Ints]:
     """Return cells of at least `min_cell` rows, no two with the same mean.
 
     Beside them stands whose each is: the number of its centre, -1 where rows of several
@@ -115,26 +110,31 @@ def _summaries(
     """
     plain = len(sets) - len(levels)
     nothing = np.zeros(sum(centers.shape[0] for centers in sets[:plain]))
-    work = partial(
-        tally,
-        centers=np.concatenate(sets),
-        bounds=np.cumsum([0, *(centers.shape[0] for centers in sets)]),
-        scores=np.array([0] * plain + [2] * len(levels)),
-        spreads=np.concatenate([nothing, *(level.spreads for level in levels)]),
-        sizes=np.concatenate([nothing, *(level.counts for level in levels)]),
+    edges = np.cumsum([0, *(centers.shape[0] for centers in sets)])
+    asked = (
+        np.concatenate(sets),
+        edges,
+        np.array([0] * plain + [2] * len(levels)),
+        np.concatenate([nothing, *(level.spreads for level in levels)]),
+        np.concatenate([nothing, *(level.counts for level in levels)]),
     )
-    parts = rows.map(work)
+    parts = rows.map(partial(_tallied, asked))
     counts, firsts, seconds, totals = next(parts)
     for more in parts:
         for total, part in zip((counts, firsts, seconds, totals), more, strict=True):
             total += part
-    edges = work.keywords["bounds"]
     return [
         (_cells(centers, counts[a:b], firsts[a:b], seconds[a:b]), total)
         for centers, a, b, total in zip(
             sets, edges[:-1], edges[1:], totals, strict=True
         )
     ]
+
+
+def _tallied(
+    asked: tuple[Floats, Ints, Ints, Floats, Floats], rows: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    return tally(rows, *asked)
 
 
 def _cells(
@@ -159,14 +159,7 @@ def _cells(
 
 def _around(X: Cells, centers: Floats) -> tuple[Cells, Ints]:
     labels, _ = assign(X.means, centers)
-    return _pooled(X, labels, centers.shape[0])
-
-
-def _pooled(X: Cells, labels: Ints, k: int) -> tuple[Cells, Ints]:
-    """Return the non-empty groups of labelled cells, with the labels."""
-    counts, means, scatters = pool(X, labels, k)
-    held = np.flatnonzero(counts)
-    return Cells(counts[held].astype(np.int64), means[held], scatters[held]), held
+    return pool_held(X, labels, centers.shape[0])
 
 
 def _scored(X: Cells, level: Level) -> Floats:

@@ -20,8 +20,10 @@ from afcl.core.cells import pool
 from afcl.core.messages import Cells
 from afcl.kernels import sums
 
-#: Cells the cuts are found on, or this many for every group if that is more.
-SAMPLE, PER_GROUP = 1 << 18, 4
+#: Cells the cuts are found on.
+SAMPLE = 1 << 18
+#: Cells they are found on for every group, if that is more.
+PER_GROUP = 4
 #: Cells that follow the cuts together.
 BLOCK = 1 << 14
 

@@ -24,15 +24,28 @@ Longs: TypeAlias = NDArray[np.uint64]
 
 #: Words in the pool of a seed sequence.
 POOL = 4
-#: Its constants: of mixing in, of combining two words, of reading out.
-_INIT_IN, _MULT_IN = 0x43B0D7E5, 0x931E8875
-_LEFT, _RIGHT = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
-_INIT_OUT, _MULT_OUT = 0x8B51F9DD, 0x58F38DED
+#: Start of the hash that words are mixed in with (INIT_A of O'Neill's seed sequence).
+_INIT_IN = 0x43B0D7E5
+#: Its factor (MULT_A).
+_MULT_IN = 0x931E8875
+#: Start of the hash that words are read out with (INIT_B).
+_INIT_OUT = 0x8B51F9DD
+#: Its factor (MULT_B).
+_MULT_OUT = 0x58F38DED
+#: Factor of the first of two words that are mixed (MIX_MULT_L).
+_LEFT = np.uint32(0xCA01F9DD)
+#: Factor of the second (MIX_MULT_R).
+_RIGHT = np.uint32(0x4973F715)
+#: Half the bits of a word.
 _HALF = np.uint32(16)
 
-#: The multiplier of PCG64, its high and its low half.
-_HIGH, _LOW = np.uint64(0x2360ED051FC65DA4), np.uint64(0x4385DF649FCCF645)
+#: The high half of PCG64's multiplier.
+_HIGH = np.uint64(0x2360ED051FC65DA4)
+#: The low half.
+_LOW = np.uint64(0x4385DF649FCCF645)
+#: Half the bits of a long word.
 _WORD = np.uint64(32)
+#: Its low half.
 _MASK = np.uint64(0xFFFFFFFF)
 
 #: Generators that are worked on together: their numbers stay in the cache.

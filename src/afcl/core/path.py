@@ -66,13 +66,12 @@ def build_path(
     the same k after dropping empty centres: the higher moment silhouette stays.
     """
     found = kernels.levels(
-        bag.means,
-        bag.counts.astype(np.float64),
-        bag.scatters,
-        seeds.means,
-        seeds.counts.astype(np.float64),
-        np.array([merge.left for merge in merges], dtype=np.int64),
-        np.array([merge.right for merge in merges], dtype=np.int64),
+        (bag.means, bag.counts.astype(np.float64), bag.scatters),
+        (seeds.means, seeds.counts.astype(np.float64)),
+        (
+            np.array([merge.left for merge in merges], dtype=np.int64),
+            np.array([merge.right for merge in merges], dtype=np.int64),
+        ),
         max_clusters,
         POLISH,
     )

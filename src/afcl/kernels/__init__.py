@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import wraps
 from types import ModuleType
+from typing import ParamSpec, TypeVar
 
-from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
-from afcl.kernels import reference
+from afcl.kernels import reference, reference_paper
 from afcl.parts import BLOCK as BLOCK
 
 __all__ = [
@@ -40,15 +42,46 @@ __all__ = [
 ]
 
 CHOICES = ("auto", "reference", "native")
-#: Multiply-adds from which a pass is worth the compiled kernel, the compiler included,
-#: and once it is loaded.
-LARGE, LARGE_LOADED = 1 << 20, 1 << 12
+#: Multiply-adds from which a pass is worth the compiled kernel, the compiler included.
+LARGE = 1 << 20
+#: Multiply-adds from which it is once the compiled kernels are loaded.
+LARGE_LOADED = 1 << 12
 #: Rows times seeds from which a sequential (row by row) pass is.
 LARGE_SEQUENTIAL = 1 << 9
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def _backend(work: int, large: int) -> ModuleType:
-    """Return the module that should do this much work."""
+
+def _either(
+    function: Callable[P, R], work: Callable[..., int], sequential: bool = False
+) -> Callable[P, R]:
+    """Return a kernel that runs in NumPy or compiled, as suits its work.
+
+    Parameters
+    ----------
+    function
+        The kernel in NumPy. Its compiled twin has the same name and signature.
+    work
+        How much there is to do, by the kernel's first arguments.
+    sequential
+        Whether `work` is in rows times seeds of a pass that goes row by row.
+    """
+    module, name = sys.modules[function.__module__], function.__name__
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        large = LARGE_SEQUENTIAL if sequential else LARGE
+        chosen = _native() if _is_large(work(*args, **kwargs), large) else module
+        kernel: Callable[P, R] = getattr(chosen, name)
+        return kernel(*args, **kwargs)
+
+    run.__module__ = __name__  # where pickle finds it, and readers
+    return run
+
+
+def _is_large(work: int, large: int) -> bool:
+    """Whether this much work is done by the compiled kernels."""
     choice = os.environ.get("AFCL_KERNELS", "auto")
     if choice not in CHOICES:
         raise InputError(
@@ -56,8 +89,11 @@ def _backend(work: int, large: int) -> ModuleType:
         )
     if _loaded():
         large = min(large, LARGE_LOADED)
-    if choice == "reference" or (choice == "auto" and work < large):
-        return reference
+    return choice == "native" or (choice == "auto" and work >= large)
+
+
+def _native() -> ModuleType:
+    """Return the compiled kernels, which are loaded late: Numba takes its time."""
     from afcl.kernels import native
 
     return native
@@ -68,165 +104,55 @@ def _loaded() -> bool:
     return "afcl.kernels.native" in sys.modules
 
 
-def _work(X: Floats, centers: Floats) -> int:
-    return int(X.shape[0] * centers.shape[0] * max(1, X.shape[1]))
-
-
-def squared_distances(X: Floats, centers: Floats) -> Floats:
-    """Squared Euclidean distance of every row to every centre, (n, k)."""
-    module = _backend(_work(X, centers), LARGE)
-    result: Floats = module.squared_distances(X, centers)
-    return result
-
-
-def assign(X: Floats, centers: Floats) -> tuple[Ints, Floats]:
-    """Nearest centre of every row (lowest index on ties) and its squared distance."""
-    module = _backend(_work(X, centers), LARGE)
-    result: tuple[Ints, Floats] = module.assign(X, centers)
-    return result
-
-
-def sums(X: Floats, weights: Floats, labels: Ints, k: int) -> tuple[Floats, Floats]:
-    """Weight (k,) and weighted coordinate sum (k, d) of every label."""
-    module = _backend(X.size, LARGE)
-    result: tuple[Floats, Floats] = module.sums(X, weights, labels, k)
-    return result
-
-
-def lloyd(
-    X: Floats, weights: Floats, centers: Floats, max_iter: int
-) -> tuple[Floats, Ints]:
-    """Weighted Lloyd from `centers`; see :func:`reference.lloyd`."""
-    module = _backend(_work(X, centers), LARGE)
-    result: tuple[Floats, Ints] = module.lloyd(X, weights, centers, max_iter)
-    return result
-
-
-def plus_plus(X: Floats, weights: Floats, draws: Floats) -> Ints:
-    """Pick rows by weighted k-means++; see :func:`reference.plus_plus`."""
-    module = _backend(X.size * draws.shape[0], LARGE)
-    result: Ints = module.plus_plus(X, weights, draws)
-    return result
-
-
-def tally(
-    X: Floats,
-    centers: Floats,
-    bounds: Ints,
-    scores: Ints,
-    spreads: Floats,
-    sizes: Floats,
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """One pass for several sets of centres; see :func:`reference.tally`."""
-    module = _backend(_work(X, centers), LARGE)
-    result: tuple[Floats, Floats, Floats, Floats] = module.tally(
-        X, centers, bounds, scores, spreads, sizes
-    )
-    return result
-
-
-def silhouettes(
-    X: Floats, variances: Floats, centers: Floats, spreads: Floats, counts: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Simplified, moment and squared moment silhouette of every row."""
-    module = _backend(_work(X, centers), LARGE)
-    result: tuple[Floats, Floats, Floats] = module.silhouettes(
-        X, variances, centers, spreads, counts
-    )
-    return result
-
-
-def crowding(radii: Floats, means: Floats) -> float:
-    """Add up every cluster's worst overlap; see :func:`reference.crowding`."""
-    module = _backend(means.size * means.shape[0], LARGE)
-    result: float = module.crowding(radii, means)
-    return result
-
-
-def ward(counts: Floats, means: Floats) -> tuple[Ints, Ints, Floats, Floats]:
-    """Join the cheapest pair until one is left; see :func:`reference.ward`."""
-    module = _backend(means.size * means.shape[0], LARGE)
-    result: tuple[Ints, Ints, Floats, Floats] = module.ward(counts, means)
-    return result
-
-
-def levels(
-    X: Floats,
-    weights: Floats,
-    scatters: Floats,
-    centers: Floats,
-    sizes: Floats,
-    left: Ints,
-    right: Ints,
-    most: int,
-    max_iter: int,
-) -> list[tuple[Floats, Floats, Floats, float, float]]:
-    """Every level of a path, polished and scored; see :func:`reference.levels`."""
-    module = _backend(X.size * min(most, centers.shape[0]), LARGE)
-    result: list[tuple[Floats, Floats, Floats, float, float]] = module.levels(
-        X, weights, scatters, centers, sizes, left, right, most, max_iter
-    )
-    return result
-
-
-def join_seeds(counts: Ints, seeds: Floats, smallest: int) -> Ints:
-    """Join seeds to groups of `smallest` rows; see :func:`reference.join_seeds`."""
-    module = _backend(seeds.size * seeds.shape[0], LARGE)
-    result: Ints = module.join_seeds(counts, seeds, smallest)
-    return result
-
-
-def compete(X: Floats, seeds: Floats, conscience: bool) -> Ints:
-    """Winner of every row in order, Eqs. (2)-(4)."""
-    module = _backend(X.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
-    result: Ints = module.compete(X, seeds, conscience)
-    return result
-
-
-def intensities(
-    X: Floats, seeds: Floats, winners: Ints, rates: Floats, pulls: Floats
-) -> tuple[Ints, Ints, Floats, Floats]:
-    """Every row's pull (`pulls` is OUT) and the cells, Eqs. (5)-(7)."""
-    module = _backend(X.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
-    result: tuple[Ints, Ints, Floats, Floats] = module.intensities(
-        X, seeds, winners, rates, pulls
-    )
-    return result
-
-
-def interact(
-    seeds: Floats,
-    sent: Floats,
-    owners: Ints,
-    intensities: Floats,
-    weight: float,
-    rate: float,
-    current: bool,
-) -> None:
-    """One client's uploads pull the seeds, Eqs. (13)-(14); `seeds` is INOUT."""
-    module = _backend(owners.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
-    module.interact(seeds, sent, owners, intensities, weight, rate, current)
-
-
-def interact_affine(
-    seeds: Floats, owners: Ints, intensities: Floats, weight: float, rate: float
-) -> tuple[Ints, Floats]:
-    """Count every seed's pulls, with their places; see :mod:`afcl.core.paper.pulls`."""
-    module = _backend(owners.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
-    result: tuple[Ints, Floats] = module.interact_affine(
-        seeds, owners, intensities, weight, rate
-    )
-    return result
-
-
-def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> None:
-    """All seeds compete for every rebuilt row, with conscience; `seeds` is INOUT."""
-    module = _backend(rows.shape[0] * seeds.shape[0], LARGE_SEQUENTIAL)
-    module.interact_matlab(seeds, rows, steps, near)
-
-
-def microaggregate(X: Floats, smallest: int) -> Ints:
-    """Group rows by MDAV; see :func:`reference.microaggregate`."""
-    module = _backend(X.size * X.shape[0] // smallest, LARGE)
-    result: Ints = module.microaggregate(X, smallest)
-    return result
+squared_distances = _either(
+    reference.squared_distances, lambda X, centers: X.size * centers.shape[0]
+)
+assign = _either(reference.assign, lambda X, centers: X.size * centers.shape[0])
+sums = _either(reference.sums, lambda X, *_: X.size)
+lloyd = _either(
+    reference.lloyd, lambda X, weights, centers, *_: X.size * centers.shape[0]
+)
+plus_plus = _either(
+    reference.plus_plus, lambda X, weights, draws: X.size * draws.shape[0]
+)
+tally = _either(reference.tally, lambda X, centers, *_: X.size * centers.shape[0])
+silhouettes = _either(
+    reference.silhouettes, lambda X, variances, centers, *_: X.size * centers.shape[0]
+)
+crowding = _either(reference.crowding, lambda radii, means: means.size * means.shape[0])
+ward = _either(reference.ward, lambda counts, means: means.size * means.shape[0])
+levels = _either(
+    reference.levels,
+    lambda cells, seeds, _, most, __: cells[0].size * min(most, seeds[0].shape[0]),
+)
+join_seeds = _either(
+    reference.join_seeds, lambda counts, seeds, _: seeds.size * seeds.shape[0]
+)
+microaggregate = _either(
+    reference.microaggregate, lambda X, smallest: X.size * X.shape[0] // smallest
+)
+compete = _either(
+    reference_paper.compete,
+    lambda X, seeds, _: X.shape[0] * seeds.shape[0],
+    sequential=True,
+)
+intensities = _either(
+    reference_paper.intensities,
+    lambda X, seeds, *_: X.shape[0] * seeds.shape[0],
+    sequential=True,
+)
+interact = _either(
+    reference_paper.interact,
+    lambda seeds, sent, pulls, *_: pulls[0].shape[0] * seeds.shape[0],
+    sequential=True,
+)
+interact_affine = _either(
+    reference_paper.interact_affine,
+    lambda seeds, owners, *_: owners.shape[0] * seeds.shape[0],
+    sequential=True,
+)
+interact_matlab = _either(
+    reference_paper.interact_matlab,
+    lambda seeds, rows, *_: rows.shape[0] * seeds.shape[0],
+    sequential=True,
+)

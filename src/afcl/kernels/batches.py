@@ -2,7 +2,7 @@
 """The work of many clients in one call, compiled: rows one after the other, offsets.
 
 Client c owns the rows from ``offsets[c]`` up to ``offsets[c + 1]``. A call works for
-the clients it is told, one after the other, each by itself: it does not matter how
+the clients it is given, one after the other, each by itself: it does not matter how
 clients are shared out between calls or threads. What client i of them sends is written
 from ``places[i]`` on, as many cells as ``held[i]`` says; :func:`pack` moves them
 together.
@@ -17,29 +17,11 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
-from afcl.kernels.tiles import (
-    TILE,
-    _differences,
-    _nearest,
-    _nearest_other,
-    _score,
-    _two_least,
-)
+from afcl.kernels.groups import Columns, apart, fold, pool
+from afcl.kernels.passes import move, pick_rows
+from afcl.kernels.tiles import TILE, differences, nearest_for, rank, score_rows
 
 _compiled = compiled(error_model="numpy")
-
-
-# ------------------------------------------------------------------ small parts
-
-
-@_compiled
-def apart(A: Floats, i: int, B: Floats, j: int) -> float:
-    """Squared distance of row i of A to row j of B."""
-    total = 0.0
-    for feature in range(A.shape[1]):
-        difference = A[i, feature] - B[j, feature]
-        total += difference * difference
-    return total
 
 
 @_compiled
@@ -76,84 +58,98 @@ def look(
     """
     n = numbers.shape[0]
     k, d = centers.shape
-    columns = np.zeros((d, TILE))
-    distances = np.empty((k, TILE))
-    label = np.empty(TILE, dtype=np.int64)
-    best, second, outside = np.empty(TILE), np.empty(TILE), np.empty(TILE)
-    simple, full = np.empty(TILE), np.empty(TILE)
+    columns, distances = np.zeros((d, TILE)), np.empty((k, TILE))
+    near = nearest_for(TILE)
     scored = spreads.shape[0] > 0
     for start in range(0, n, TILE):
         held = min(TILE, n - start)
         for place in range(held):
             for feature in range(d):
                 columns[feature, place] = rows[numbers[start + place], feature]
-        _differences(columns, centers, distances)
+        differences(columns, centers, distances)
+        rank(distances, 0, k, 2 if scored else 0, spreads, near)
         if scored:
-            _two_least(distances, 0, k, label, best, second)
-            _nearest_other(distances, 0, k, label, spreads, outside)
-            _score(best, second, outside, label, spreads, sizes, True, simple, full)
+            score_rows(near, held, spreads, sizes, True)
             for place in range(held):
-                simplified[start + place] = simple[place]
-                moment[start + place] = full[place]
-        else:
-            _nearest(distances, 0, k, label, best)
+                simplified[start + place] = near.simplified[place]
+                moment[start + place] = near.moment[place]
         for place in range(held):
-            labels[start + place] = label[place]
-            gaps[start + place] = best[place]
+            labels[start + place] = near.label[place]
+            gaps[start + place] = near.best[place]
+
+
+# ------------------------------------------------------------------ cells
 
 
 @_compiled
-def fold(
-    size: int, smallest: int, counts: Ints, means: Floats, scatters: Floats, dead: Ints
+def cells_for(k: int, d: int) -> tuple[Columns, Ints]:
+    """Return working memory for k cells, and for what they are folded into."""
+    cells = (np.empty(k, dtype=np.int64), np.empty((k, d)), np.empty(k))
+    return cells, np.empty(k, dtype=np.int64)
+
+
+@_compiled
+def clear(k: int, cells: Columns) -> None:
+    """Set the first k cells (OUT) to 0."""
+    counts, means, radii = cells
+    for center in range(k):
+        counts[center] = 0
+        radii[center] = 0.0
+        for feature in range(means.shape[1]):
+            means[center, feature] = 0.0
+
+
+@_compiled
+def add_row(
+    X: Floats, row: int, centers: Floats, own: int, gap: float, cells: Columns
 ) -> None:
-    """Fold cells below `smallest` into the nearest one; all arrays are INOUT."""
-    d = means.shape[1]
-    left = size
-    for cell in range(size):
-        dead[cell] = 0
-    while left > 1:
-        i = -1
-        for cell in range(size):
-            if not dead[cell] and (i < 0 or counts[cell] < counts[i]):
-                i = cell
-        if counts[i] >= smallest:
-            break
-        j = -1
-        gap = np.inf
-        for cell in range(size):
-            if cell != i and not dead[cell]:
-                distance = apart(means, cell, means, i)
-                if j < 0 or distance < gap:
-                    gap = distance
-                    j = cell
-        both = counts[i] + counts[j]
-        scatters[j] += scatters[i] + counts[i] * counts[j] / both * gap
-        for feature in range(d):
-            means[j, feature] = (
-                counts[i] * means[i, feature] + counts[j] * means[j, feature]
-            ) / both
-        counts[j] = both
-        dead[i] = 1
-        left -= 1
+    """Add a row to the sums around its centre, which are INOUT."""
+    counts, sums, squares = cells
+    counts[own] += 1
+    squares[own] += gap
+    for feature in range(X.shape[1]):
+        sums[own, feature] += X[row, feature] - centers[own, feature]
+
+
+@_compiled
+def finish(k: int, cells: Columns, centers: Floats) -> int:
+    """Turn sums around k centres into cells: count, mean, scatter; return how many.
+
+    The cells are INOUT; centres without rows give none.
+    """
+    counts, means, radii = cells
+    cell = 0
+    for center in range(k):
+        size = counts[center]
+        if size == 0:
+            continue
+        square = 0.0
+        for feature in range(means.shape[1]):
+            shift = means[center, feature] / size
+            square += shift * shift
+            means[cell, feature] = centers[center, feature] + shift
+        radii[cell] = max(0.0, radii[center] - size * square)
+        counts[cell] = size
+        cell += 1
+    return cell
 
 
 @_compiled
 def send(
-    size: int,
-    counts: Ints,
-    means: Floats,
-    scatters: Floats,
-    dead: Ints,
-    place: int,
-    out_counts: Ints,
-    out_means: Floats,
-    out_scatters: Floats,
+    size: int, smallest: int, cells: Columns, into: Ints, place: int, out: Columns
 ) -> int:
-    """Write the living cells from `place` on, equal means joined; return how many."""
+    """Write cells of at least `smallest` rows from `place` on; return how many.
+
+    Smaller ones are folded (`cells` and `into` are INOUT), those with equal means
+    joined.
+    """
+    fold(size, smallest, cells, into)
+    counts, means, scatters = cells
+    out_counts, out_means, out_scatters = out
     d = means.shape[1]
     sent = 0
     for cell in range(size):
-        if dead[cell]:
+        if into[cell] != cell:
             continue
         twin = -1
         for other in range(place, place + sent):
@@ -176,10 +172,9 @@ def send(
 
 
 @_compiled
-def pack(
-    places: Ints, held: Ints, counts: Ints, means: Floats, scatters: Floats
-) -> int:
-    """Move every client's cells to the front; arrays are INOUT; return how many."""
+def pack(places: Ints, held: Ints, cells: Columns) -> int:
+    """Move every client's cells (INOUT) to the front; return how many."""
+    counts, means, scatters = cells
     end = 0
     for index in range(places.shape[0]):
         for cell in range(places[index], places[index] + held[index]):
@@ -192,50 +187,108 @@ def pack(
     return end
 
 
-# ------------------------------------------------------------------ cells
+# ------------------------------------------------------------------ hellos
 
 
 @_compiled
-def clear(k: int, counts: Ints, means: Floats, radii: Floats) -> None:
-    """Set the first k of each (OUT) to 0."""
-    for center in range(k):
-        counts[center] = 0
-        radii[center] = 0.0
-        for feature in range(means.shape[1]):
-            means[center, feature] = 0.0
+def condense(
+    points: Floats,
+    weights: Floats,
+    scatters: Floats,
+    offsets: Ints,
+    clients: Ints,
+    wanted: Ints,
+    uniforms: Floats,
+    iterations: int,
+    min_cell: int,
+    places: Ints,
+    held: Ints,
+    out: Columns,
+) -> None:
+    """Condense every client's points to cells of at least `min_cell` rows.
+
+    A point stands for `weights` rows that scatter around it by `scatters`; without them
+    (IN, empty) it is a row, and `weights` are as many ones as a client has rows. Client
+    i of `clients` forms up to ``wanted[i]`` cells by as many of the `uniforms` (IN).
+    """
+    d = points.shape[1]
+    most = longest = 1
+    for index in range(clients.shape[0]):
+        client = clients[index]
+        most = max(most, wanted[index])
+        longest = max(longest, offsets[client + 1] - offsets[client])
+    columns, work = np.empty((d, longest)), np.empty((4, longest))
+    picks, labels = np.empty(most, dtype=np.int64), np.empty(longest, dtype=np.int64)
+    centers, mass, total = np.empty((most, d)), np.empty(most), np.empty((most, d))
+    cells, into = cells_for(most, d)
+    stand = scatters.shape[0] > 0
+    drawn = 0
+    for index in range(clients.shape[0]):
+        first, last = offsets[clients[index]], offsets[clients[index] + 1]
+        X = points[first:last]
+        rows = weights[first:last] if stand else weights[: last - first]
+        draws = uniforms[drawn : drawn + wanted[index]]
+        drawn += wanted[index]
+        k = pick_rows(X, rows, draws, columns, work, picks)
+        for center in range(k):
+            for feature in range(d):
+                centers[center, feature] = X[picks[center], feature]
+        _lloyd(X, rows, k, iterations, labels, centers, mass, total)
+        clear(k, cells)
+        if stand:
+            inside = scatters[first:last]
+            pool(X, rows, inside, labels, k, mass, centers, cells[2])
+            for center in range(k):
+                cells[0][center] = np.int64(mass[center])
+        else:
+            for row in range(X.shape[0]):
+                own = labels[row]
+                add_row(X, row, centers, own, apart(X, row, centers, own), cells)
+        size = finish(k, cells, centers)
+        held[index] = send(size, min_cell, cells, into, places[index], out)
 
 
 @_compiled
-def add_row(
+def _lloyd(
     X: Floats,
-    row: int,
+    weights: Floats,
+    k: int,
+    iterations: int,
+    labels: Ints,
     centers: Floats,
-    own: int,
-    gap: float,
-    counts: Ints,
-    sums: Floats,
-    squares: Floats,
+    mass: Floats,
+    total: Floats,
 ) -> None:
-    """Add a row to the sums around its centre, which are INOUT."""
-    counts[own] += 1
-    squares[own] += gap
-    for feature in range(X.shape[1]):
-        sums[own, feature] += X[row, feature] - centers[own, feature]
+    """Lloyd for a few rows; the last four are INOUT, of more than k centres perhaps.
+
+    :func:`passes.lloyd` would fill a tile for them, and takes memory of its own.
+    """
+    n = X.shape[0]
+    for row in range(n):
+        labels[row] = _nearest_of(X, row, centers, k)
+    for _ in range(iterations):
+        move(X, weights, labels, k, centers, mass, total)
+        changed = False
+        for row in range(n):
+            label = _nearest_of(X, row, centers, k)
+            if label != labels[row]:
+                labels[row] = label
+                changed = True
+        if not changed:
+            break
 
 
 @_compiled
-def finish(
-    center: int, cell: int, counts: Ints, means: Floats, radii: Floats, centers: Floats
-) -> None:
-    """Turn sums around a centre into a cell: count, mean, scatter; arrays are INOUT."""
-    size = counts[center]
-    square = 0.0
-    for feature in range(means.shape[1]):
-        shift = means[center, feature] / size
-        square += shift * shift
-        means[cell, feature] = centers[center, feature] + shift
-    radii[cell] = max(0.0, radii[center] - size * square)
-    counts[cell] = size
+def _nearest_of(X: Floats, row: int, centers: Floats, k: int) -> int:
+    """Return the nearest of the first k centres, the lowest on ties."""
+    best = np.inf
+    nearest = 0
+    for center in range(k):
+        distance = apart(X, row, centers, center)
+        if distance < best:
+            best = distance
+            nearest = center
+    return nearest
 
 
 # ------------------------------------------------------------------ replies
@@ -252,9 +305,7 @@ def around(
     min_cell: int,
     places: Ints,
     held: Ints,
-    out_counts: Ints,
-    out_means: Floats,
-    out_scatters: Floats,
+    out: Columns,
     sums: Floats,
 ) -> None:
     """Form every client's cells around the same centres, and its silhouettes' sums.
@@ -269,39 +320,18 @@ def around(
     labels, gaps = np.empty(n, dtype=np.int64), np.empty(n)
     simple, full = np.empty(n if scored else 0), np.empty(n if scored else 0)
     look(rows, numbers, centers, spreads, sizes, labels, gaps, simple, full)
-    counts = np.empty(k, dtype=np.int64)
-    means = np.empty((k, d))
-    radii = np.empty(k)
-    dead = np.empty(k, dtype=np.int64)
+    cells, into = cells_for(k, d)
     at = 0
     for index in range(clients.shape[0]):
-        clear(k, counts, means, radii)
-        simple_sum = 0.0
-        moment_sum = 0.0
+        clear(k, cells)
+        sums[index, 0] = 0.0
+        sums[index, 1] = 0.0
         end = at + offsets[clients[index] + 1] - offsets[clients[index]]
         for row in range(at, end):
-            own = labels[row]
-            add_row(rows, numbers[row], centers, own, gaps[row], counts, means, radii)
+            add_row(rows, numbers[row], centers, labels[row], gaps[row], cells)
             if scored:
-                simple_sum += simple[row]
-                moment_sum += full[row]
+                sums[index, 0] += simple[row]
+                sums[index, 1] += full[row]
         at = end
-        sums[index, 0] = simple_sum
-        sums[index, 1] = moment_sum
-        size = 0
-        for center in range(k):
-            if counts[center] > 0:
-                finish(center, size, counts, means, radii, centers)
-                size += 1
-        fold(size, min_cell, counts, means, radii, dead)
-        held[index] = send(
-            size,
-            counts,
-            means,
-            radii,
-            dead,
-            places[index],
-            out_counts,
-            out_means,
-            out_scatters,
-        )
+        size = finish(k, cells, centers)
+        held[index] = send(size, min_cell, cells, into, places[index], out)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernels in NumPy, written to be read: the oracle of :mod:`.native`.
 
+The paper's own are in :mod:`.reference_paper`.
+
 Every sum runs in one fixed order (features from first to last, rows from first to
 last), which is the order of the compiled twin's loops. The two therefore agree
 bit for bit, and which of them ran never shows in a result; large passes over wide
@@ -9,10 +11,23 @@ tables agree to rounding (:mod:`.tiles`).
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
 from afcl.parts import BLOCK
+
+#: What a pass over the rows adds up: counts, firsts, seconds, totals.
+Tally: TypeAlias = tuple[Floats, Floats, Floats, Floats]
+#: Cells: means (n, d), counts and scatters (n,).
+Bag: TypeAlias = tuple[Floats, Floats, Floats]
+#: Seeds: their places (k, d) and the rows that each of them has.
+Seeds: TypeAlias = tuple[Floats, Floats]
+#: The two nodes of every step of :func:`ward`.
+Merges: TypeAlias = tuple[Ints, Ints]
+#: A level: counts, means and scatters, and sums of two silhouettes over all rows.
+Scored: TypeAlias = tuple[Floats, Floats, Floats, float, float]
 
 #: Least distance of two means in :func:`crowding`.
 CLOSEST = 1e-12
@@ -96,7 +111,7 @@ def tally(
     scores: Ints,
     spreads: Floats,
     sizes: Floats,
-) -> tuple[Floats, Floats, Floats, Floats]:
+) -> Tally:
     """One pass over the rows for several sets of centres: all a client has to know.
 
     Parameters
@@ -151,7 +166,7 @@ def in_order(parts: Floats) -> Floats:
 
 def _tally_set(
     rows: Floats, centers: Floats, spreads: Floats, sizes: Floats, score: int
-) -> tuple[Floats, Floats, Floats, Floats]:
+) -> Tally:
     """Return counts, firsts, seconds and the two totals of one block and set."""
     k = centers.shape[0]
     every = np.arange(rows.shape[0])
@@ -279,26 +294,16 @@ def _pooled(
 
 
 def levels(
-    X: Floats,
-    weights: Floats,
-    scatters: Floats,
-    centers: Floats,
-    sizes: Floats,
-    left: Ints,
-    right: Ints,
-    most: int,
-    max_iter: int,
-) -> list[tuple[Floats, Floats, Floats, float, float]]:
+    cells: Bag, seeds: Seeds, merges: Merges, most: int, max_iter: int
+) -> list[Scored]:
     """Every level of a path from `most` groups of seeds to 2, polished and scored.
 
     Parameters
     ----------
-    X, weights, scatters
-        Means, counts and scatters of the cells.
-    centers, sizes
-        The seeds, and the rows that each of them has.
-    left, right
-        Their merges, as :func:`ward` returns them.
+    cells
+        Means, counts and scatters.
+    seeds, merges
+        The seeds with their rows, and their merges, as :func:`ward` returns them.
     most, max_iter
         Largest level; Lloyd iterations from the means of its groups of seeds.
 
@@ -307,10 +312,12 @@ def levels(
     A level each: counts, means and scatters of the groups that hold any cell, and the
     sums over all rows of the simplified and the moment silhouette (0 for one group).
     """
+    X, weights, scatters = cells
+    centers, sizes = seeds
     k = centers.shape[0]
     group = np.arange(k)
     found = []
-    for step in range(k - 1):
+    for step, pair in enumerate(zip(*merges, strict=True)):
         if 2 <= k - step <= most:
             numbers = np.unique(group, return_inverse=True)[1].astype(np.int64)
             start = _pooled(centers, sizes, np.zeros(k), numbers, k - step)[1]
@@ -325,7 +332,7 @@ def levels(
                 simplified, moment, _ = silhouettes(X, scatters / weights, *about)
             totals = (_added_up(weights * simplified), _added_up(weights * moment))
             found.append((counts, means, scatter, *totals))
-        group[(group == left[step]) | (group == right[step])] = k + step
+        group[np.isin(group, pair)] = k + step
     return found
 
 
@@ -357,126 +364,6 @@ def join_seeds(counts: Ints, seeds: Floats, smallest: int) -> Ints:
 def _nearest(points: Floats, point: Floats, among: Bools) -> int:
     gaps = squared_distances(points, point[None])[:, 0]
     return int(np.where(among, gaps, np.inf).argmin())
-
-
-def compete(X: Floats, seeds: Floats, conscience: bool) -> Ints:
-    """Winner of every row in order, Eqs. (2)-(4): argmin_r gamma_r |x - m_r|^2.
-
-    gamma_r is proportional to the wins s_r, which start at 1; dividing by their
-    sum does not change the winner. Without `conscience` the nearest seed wins.
-    """
-    distances = squared_distances(X, seeds)
-    if not conscience:
-        nearest: Ints = distances.argmin(axis=1).astype(np.int64)
-        return nearest
-    wins = np.ones(seeds.shape[0])
-    winners = np.empty(X.shape[0], dtype=np.int64)
-    for row in range(X.shape[0]):
-        winner = int((wins * distances[row]).argmin())
-        wins[winner] += 1.0
-        winners[row] = winner
-    return winners
-
-
-def intensities(
-    X: Floats, seeds: Floats, winners: Ints, rates: Floats, pulls: Floats
-) -> tuple[Ints, Ints, Floats, Floats]:
-    """Every row's pull on its winner, seed by seed, and o, b, z; `pulls` is OUT.
-
-    Eqs. (5)-(7). `pulls` (n, d) is filled with one rate per attribute. Returns their
-    owners (n,) in increasing order, and for every seed the number of its rows, their
-    mean (0 if it has none) and their scatter.
-    """
-    k = seeds.shape[0]
-    order = np.argsort(winners, kind="stable")
-    owners = winners[order]
-    mass, means = sums(X, np.ones(X.shape[0]), winners, k)
-    means[mass > 0] /= mass[mass > 0, None]
-    scatters = np.zeros(k)
-    for feature in range(X.shape[1]):
-        residual = X[:, feature] - means[winners, feature]
-        scatters += np.bincount(winners, weights=residual * residual, minlength=k)
-    pulls[:] = rates * (X[order] - seeds[owners])
-    return owners, mass.astype(np.int64), means, scatters
-
-
-def interact(
-    seeds: Floats,
-    sent: Floats,
-    owners: Ints,
-    intensities: Floats,
-    weight: float,
-    rate: float,
-    current: bool,
-) -> None:
-    """One client's uploads pull the seeds, Eqs. (13)-(14); `seeds` is INOUT.
-
-    `owners` (IN) names the seed r an intensity was computed for, `sent` (IN) holds
-    the seeds as that client received them. With `current` the anchor m_r is the
-    seed's present position instead.
-    """
-    for index in range(owners.shape[0]):
-        owner = owners[index]
-        anchor = (seeds[owner] if current else sent[owner]).copy()
-        pull = weight * intensities[index]
-        joined = _joined(seeds, anchor, pull / rate)
-        joined[owner] = True
-        step = pull + (weight * rate) * (anchor - seeds[joined])
-        seeds[joined] = seeds[joined] + step
-
-
-def interact_affine(
-    seeds: Floats, owners: Ints, intensities: Floats, weight: float, rate: float
-) -> tuple[Ints, Floats]:
-    """How often every seed is pulled, and where the pulls alone would put it.
-
-    The interaction of :func:`interact` on a copy of the seeds, which are also those
-    that were sent. Returns N (k,) and beta (k, d), see :mod:`afcl.core.paper.pulls`.
-    """
-    moved = seeds.copy()
-    counts = np.zeros(seeds.shape[0], dtype=np.int64)
-    places = np.zeros(seeds.shape)
-    step = weight * rate
-    for index in range(owners.shape[0]):
-        owner = owners[index]
-        anchor = seeds[owner]
-        pull = weight * intensities[index]
-        joined = _joined(moved, anchor, pull / rate)
-        joined[owner] = True
-        moved[joined] = moved[joined] + (pull + step * (anchor - moved[joined]))
-        counts[joined] += 1
-        row = anchor + intensities[index] / rate
-        places[joined] = (1 - step) * places[joined] + step * row
-    return counts, places
-
-
-def _joined(seeds: Floats, anchor: Floats, reach: Floats) -> Bools:
-    """Return which seeds are no farther from the anchor than the pull reaches."""
-    radius = 0.0
-    for part in reach.tolist():
-        radius += part * part
-    joined: Bools = squared_distances(seeds, anchor[None, :])[:, 0] <= radius
-    return joined
-
-
-def interact_matlab(seeds: Floats, rows: Floats, steps: Floats, near: float) -> None:
-    """All seeds compete for every rebuilt row, with conscience; `seeds` is INOUT.
-
-    `rows` (IN) are the objects as the server rebuilds them, `steps` (IN) is W*w per
-    attribute, (d,) for all rows or (n, d) for each. The cooperating set holds the
-    seeds no farther from the winner than the row is, and those within `near`
-    (squared) of the winner.
-    """
-    steps = np.broadcast_to(steps, rows.shape)
-    wins = np.ones(seeds.shape[0])
-    for index in range(rows.shape[0]):
-        row = rows[index]
-        distances = squared_distances(seeds, row[None, :])[:, 0]
-        winner = int((wins * distances).argmin())
-        wins[winner] += 1.0
-        apart = squared_distances(seeds, seeds[winner][None, :])[:, 0]
-        joined = (apart <= distances[winner]) | (apart <= near)
-        seeds[joined] = seeds[joined] + steps[index] * (row - seeds[joined])
 
 
 def microaggregate(X: Floats, smallest: int) -> Ints:

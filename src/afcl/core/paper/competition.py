@@ -66,8 +66,7 @@ def cooperate(
         interact(
             moved,
             part.sent,
-            part.upload.owners,
-            part.upload.intensities,
+            (part.upload.owners, part.upload.intensities),
             part.weight,
             params.learning_rate,
             params.anchor == "current",

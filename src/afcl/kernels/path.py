@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's path, compiled: overlaps, Ward's merges, polished levels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.kernels.compiling import compiled
+from afcl.kernels.groups import apart, pool, without_gaps
+from afcl.kernels.passes import lloyd_rows, readable, silhouettes
+from afcl.kernels.reference import CLOSEST, Bag, Merges, Scored, Seeds
+from afcl.kernels.threads import matrix_products
+from afcl.kernels.tiles import is_wide
+
+_compiled = compiled()
+
+
+@_compiled
+def crowding(radii: Floats, means: Floats) -> float:
+    """Add up every cluster's worst overlap; see :func:`reference.crowding`."""
+    total = 0.0
+    for i in range(means.shape[0]):
+        worst = 0.0
+        for j in range(means.shape[0]):
+            if i != j:
+                gap = np.sqrt(apart(means, i, means, j))
+                ratio = (radii[i] + radii[j]) / max(gap, CLOSEST)
+                worst = max(worst, ratio)
+        total += worst
+    return total
+
+
+@_compiled
+def _cost(counts: Floats, means: Floats, i: int, j: int) -> float:
+    """Return what joining two nodes adds to the scatter."""
+    share: float = counts[i] * counts[j] / (counts[i] + counts[j])
+    return apart(means, i, means, j) * share
+
+
+@_compiled
+def _cheapest(cost: Floats, alive: Ints, i: int) -> int:
+    """Find the later node that is cheapest to join to i (-1: none; lowest on ties)."""
+    best = np.inf
+    found = -1
+    for j in range(i + 1, cost.shape[0]):
+        if alive[j] and cost[i, j] < best:
+            best = cost[i, j]
+            found = j
+    return found
+
+
+@_compiled
+def ward(counts: Floats, means: Floats) -> tuple[Ints, Ints, Floats, Floats]:
+    """Join the cheapest pair until one node is left; see :func:`reference.ward`."""
+    k = counts.shape[0]
+    counts = counts.copy()
+    means = means.copy()
+    node = np.arange(k)
+    alive = np.ones(k, dtype=np.int64)
+    cost = np.full((k, k), np.inf)
+    for i in range(k):
+        for j in range(i + 1, k):
+            cost[i, j] = _cost(counts, means, i, j)
+    partner = np.empty(k, dtype=np.int64)
+    for i in range(k):
+        partner[i] = _cheapest(cost, alive, i)
+    left = np.empty(k - 1, dtype=np.int64)
+    right = np.empty(k - 1, dtype=np.int64)
+    costs = np.empty(k - 1)
+    sizes = np.empty(k - 1)
+    for step in range(k - 1):
+        i = -1
+        lowest = np.inf
+        for first in range(k):
+            second = partner[first]
+            if alive[first] and second >= 0 and cost[first, second] < lowest:
+                lowest = cost[first, second]
+                i = first
+        j = partner[i]
+        size = counts[i] + counts[j]
+        left[step] = node[i]
+        right[step] = node[j]
+        costs[step] = lowest
+        sizes[step] = size
+        for feature in range(means.shape[1]):
+            means[i, feature] = (
+                counts[i] * means[i, feature] + counts[j] * means[j, feature]
+            ) / size
+        counts[i] = size
+        node[i] = k + step
+        alive[j] = 0
+        for other in range(k):
+            if alive[other] and other != i:
+                cost[min(i, other), max(i, other)] = _cost(counts, means, other, i)
+        for other in range(k):
+            if not alive[other]:
+                continue
+            known = partner[other]
+            stale = other == i or known == i or known == j
+            if stale or (other < i and cost[other, i] <= cost[other, known]):
+                partner[other] = _cheapest(cost, alive, other)
+    return left, right, costs, sizes
+
+
+def levels(
+    cells: Bag, seeds: Seeds, merges: Merges, most: int, max_iter: int
+) -> list[Scored]:
+    """Every level of a path, polished and scored; see :func:`reference.levels`."""
+    X, weights, scatters = cells
+    cells = (readable(X), weights, scatters)
+    with matrix_products(is_wide(*X.shape, most)):
+        starts, *arrays, totals = _levels(cells, seeds, merges, most, max_iter)
+    return [
+        (*(array[a:b] for array in arrays), *total)
+        for a, b, total in zip(starts[:-1], starts[1:], totals.tolist(), strict=True)
+    ]
+
+
+@_compiled
+def _levels(
+    cells: Bag, seeds: Seeds, merges: Merges, most: int, max_iter: int
+) -> tuple[Ints, Floats, Floats, Floats, Floats]:
+    """Return where each level begins, then counts, centres and scatters of all.
+
+    They come one level after the other, the two sums of silhouettes last (levels, 2).
+    """
+    X, weights, scatters = cells
+    centers, sizes = seeds
+    left, right = merges
+    k, d = centers.shape
+    depth = max(0, min(k, most) - 1)
+    room = depth * (depth + 3) // 2  # 2 + 3 + ... + (depth + 1)
+    starts = np.zeros(depth + 1, dtype=np.int64)
+    counts, places, spreads = np.empty(room), np.empty((room, d)), np.empty(room)
+    totals = np.zeros((depth, 2))
+    start, mass, radii = np.empty((k, d)), np.empty(k), np.empty(k)
+    nothing = np.zeros(k)
+    group = np.arange(k)
+    level = 0
+    for step in range(k - 1):
+        if 2 <= k - step <= most:
+            numbers = group.copy()
+            groups = without_gaps(numbers, 2 * k)
+            pool(centers, sizes, nothing, numbers, groups, mass, start, radii)
+            _, labels = lloyd_rows(X, weights, start[:groups], max_iter)
+            held = without_gaps(labels, groups)
+            begin, end = starts[level], starts[level] + held
+            found = (counts[begin:end], places[begin:end], spreads[begin:end])
+            pool(X, weights, scatters, labels, held, *found)
+            if held > 1:
+                _score(X, weights, scatters, found, totals[level])
+            level += 1
+            starts[level] = end
+        for seed in range(k):
+            if group[seed] == left[step] or group[seed] == right[step]:
+                group[seed] = k + step
+    return starts, counts, places, spreads, totals
+
+
+@_compiled
+def _score(
+    X: Floats, weights: Floats, scatters: Floats, found: Bag, totals: Floats
+) -> None:
+    """Add up the simplified and the moment silhouette of a level's cells (INOUT)."""
+    mass, means, scatter = found
+    simplified, moment, _ = silhouettes(
+        X, scatters / weights, means, scatter / mass, mass
+    )
+    for row in range(X.shape[0]):
+        totals[0] += weights[row] * simplified[row]
+        totals[1] += weights[row] * moment[row]
