@@ -544,7 +544,6 @@ CALLS = {
         3,
     ),
     "silhouettes": (ROWS, np.zeros(8), CENTERS, np.zeros(4), np.ones(4)),
-    "join_seeds": (np.array([3, 0, 1, 4]), CENTERS, 3),
     "compete": (ROWS, CENTERS, True),
     "interact": (
         CENTERS,
