@@ -44,7 +44,7 @@ from afcl.runtime.journal import Journal
 from afcl.runtime.live import admission, server
 from afcl.runtime.live.announcement import announce
 from afcl.runtime.live.membership import Membership
-from afcl.runtime.live.server import Plan, serve_run
+from afcl.runtime.live.server import RunPlan, serve_run
 from afcl.runtime.live.settlement import settle
 from afcl.runtime.results import read_result
 from afcl.runtime.site import Site
@@ -72,7 +72,7 @@ def make_tables(clients: int, rows: int, columns: int, seed: int) -> list[Floats
 def make_plan(folder: Path, clients: int, options: dict[str, Any], seed: int) -> None:
     """Write what is to be run."""
     folder.mkdir(parents=True)
-    plan = Plan(RUN, "afcl", options, seed, 10**6, clients, grace=600.0)
+    plan = RunPlan(RUN, "afcl", options, seed, 10**6, clients, grace=600.0)
     plan.write(folder)
 
 

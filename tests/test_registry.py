@@ -92,13 +92,14 @@ class Rounded(Protection):
 
     seen: list[np.ndarray] = []
 
-    def read(self, family, inside, text):
+    @classmethod
+    def read(cls, family, inside, text):
         if inside is None or not inside.isdecimal():
             raise InputError(f"privacy {text!r}: say how many digits, as in rounded(2)")
         return Level(family, detail=inside)
 
-    def view(self, X, level, params, rng):
-        rounded = np.round(as_rows(X).table(), int(level.detail))
+    def view(self, X, rng):
+        rounded = np.round(as_rows(X).table(), int(self.level.detail))
         self.seen.append(rounded)
         return rounded
 
@@ -177,4 +178,4 @@ def test_names_of_levels_are_taken_once(rounded):
 
 @pytest.mark.parametrize("name", LEVELS)
 def test_every_level_has_a_protection(name):
-    assert isinstance(LEVELS[name].worker(), Protection)
+    assert issubclass(LEVELS[name].protection_class(), Protection)

@@ -93,10 +93,11 @@ class PrivacyLevel:
     exact_cells: bool = False
     audited: bool = True
 
-    def worker(self) -> Any:
-        """Return the protection, an object of its class."""
+    def protection_class(self) -> type[Any]:
+        """Return the class that does the work, imported when it is asked for."""
         place = self.protection
-        return (resolve(place) if isinstance(place, str) else place)()
+        kind: type[Any] = resolve(place) if isinstance(place, str) else place
+        return kind
 
 
 _FORMULAS = "afcl.core.indices"
@@ -197,7 +198,7 @@ LEVELS = {
             ("dp(8)", "dp(8, 1e-6)"),
             ("default",),
             5,
-            "afcl.privacy.dp:Released",
+            "afcl.privacy.dp:ReleasedOnce",
             "noise hides every single row",
             "Differentially private: each site releases one noisy summary, so that "
             "whether a single row is in it can hardly be told (ε = {inside}; smaller "

@@ -19,10 +19,12 @@ from afcl.core.messages import Update
 from afcl.core.params import DefaultParams
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
-from afcl.privacy import clients, grouped, masks, synopsis
+from afcl.privacy import grouped, masks, synopsis
 from afcl.privacy.attacks import Released
+from afcl.privacy.dp import ReleasedOnce
 from afcl.privacy.grouped import Grouped
 from afcl.privacy.grouping import group_rows
+from afcl.privacy.secure import Secure
 from afcl.runtime.site import Site
 
 pytest.importorskip("cryptography")
@@ -166,14 +168,10 @@ def test_encryption_keeps_its_promise_and_is_caught_if_it_is_none(seed, monkeypa
 
 
 def test_answers_in_the_clear_are_caught(seed, monkeypatch):
-    keep = clients.step
+    def in_the_clear(self, payload, view, memory):
+        return Update(view.cells), memory
 
-    def in_the_clear(said, X, memory, params):
-        if not isinstance(X, masks.Sealed):
-            return keep(said, X, memory, params)
-        return Update(X.cells), memory
-
-    monkeypatch.setattr(clients, "step", in_the_clear)
+    monkeypatch.setattr(Secure, "step", in_the_clear)
     found = only("secure", seed)
     assert found.broken
     assert any("in the clear" in reason for reason in found.reasons)
@@ -204,10 +202,10 @@ def test_noise_that_is_drawn_again_is_caught(seed, monkeypatch):
 
 
 def test_what_is_not_accounted_for_is_caught(seed, monkeypatch):
-    monkeypatch.setattr(clients, "spends", lambda params, contact: 0.0)
+    monkeypatch.setattr(ReleasedOnce, "spends", lambda self, contact: 0.0)
     found = only("dp(8)", seed, scale=BOUNDS, canary_trials=4)
     assert any("nothing into its account" in reason for reason in found.reasons)
-    monkeypatch.setattr(clients, "spends", lambda params, contact: 3.0)
+    monkeypatch.setattr(ReleasedOnce, "spends", lambda self, contact: 3.0)
     found = only("dp(8)", seed, scale=BOUNDS, canary_trials=4)
     assert any("spent an epsilon" in reason for reason in found.reasons)
 

@@ -11,10 +11,10 @@ import pytest
 
 from afcl.cli import main
 from afcl.cli.status import RunLog
-from afcl.runtime.live.server import FAILED, Plan
+from afcl.runtime.live.server import FAILED, RunPlan
 from afcl.trace import EVENTS, to_line
 
-PLAN = Plan("run", "afcl", {}, 0, 100, 3, parameters={})
+PLAN = RunPlan("run", "afcl", {}, 0, 100, 3, parameters={})
 
 
 @pytest.fixture(autouse=True)

@@ -68,7 +68,7 @@ def test_a_small_run_loads_arrays_and_tables_alone(tmp_path):
 
 @pytest.mark.parametrize(
     "module",
-    ["afcl.runtime.live.member", "afcl.runtime.live.server", "afcl.privacy.clients"],
+    ["afcl.runtime.live.member", "afcl.runtime.live.server", "afcl.privacy.protection"],
 )
 def test_either_end_of_a_live_run_loads_numpy_alone(module):
     # At a site the engine starts a new process for every request.

@@ -19,7 +19,7 @@ from afcl.exceptions import InputError
 from afcl.runtime.flower import commands, simulated
 from afcl.runtime.flower.simulated import lay_out, serve_simulated
 from afcl.runtime.live.membership import Membership, open_membership
-from afcl.runtime.live.server import FAILED, Plan
+from afcl.runtime.live.server import FAILED, RunPlan
 from afcl.runtime.results import RESULT, read_result
 
 from .conftest import living, until
@@ -42,7 +42,7 @@ def test_eight_nodes_are_served_as_eight_sites_are(tmp_path: Path):
         ],
     )
     run.mkdir()
-    Plan("eight", "afcl", {}, seed=0, max_rounds=1000, min_clients=SITES).write(run)
+    RunPlan("eight", "afcl", {}, seed=0, max_rounds=1000, min_clients=SITES).write(run)
     serve_simulated(run, sites)
     result = read_result(run)
     assert result["n_clusters"] == 4

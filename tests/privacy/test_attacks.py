@@ -41,7 +41,7 @@ from afcl.privacy.attacks import (
     width_of,
 )
 from afcl.privacy.attacks_sums import difference, difference_unions, subtract_hellos
-from afcl.privacy.clients import hello, step, view
+from afcl.privacy.protection import protection
 from afcl.scale import Box, Ranges
 
 
@@ -258,8 +258,8 @@ def secure_exchange(tables, leave_out=()):
     params = DefaultParams(privacy="secure", cohort=3)
     working, heard = [], []
     for client, X in enumerate(tables):
-        working.append(view(X, params, np.random.default_rng(client)))
-        said = hello(working[-1], params, np.random.default_rng(client))
+        working.append(protection(params).view(X, np.random.default_rng(client)))
+        said = protection(params).hello(working[-1], np.random.default_rng(client))
         heard.append(Exchange(client, AskHello(terms()), said))
     keys = tuple(each.reply.payload.key for each in heard)
     seeds = np.array([[0.25, 0.25], [0.75, 0.75]])
@@ -267,7 +267,8 @@ def secure_exchange(tables, leave_out=()):
         for client in set(range(len(tables))) - set(leave_out):
             members = tuple(range(len(tables)))
             task = Task(0, phase, members, keys, client, seeds, np.arange(2))
-            answered, _ = step(Addressed(None, task), working[client], None, params)
+            protected = protection(params)
+            answered, _ = protected.step(Addressed(None, task), working[client], None)
             asked = AskStep(terms(), 1, 1, Addressed(None, task))
             heard.append(Exchange(client, asked, answered))
     return heard

@@ -12,10 +12,10 @@ from afcl.core.protocol import client_rng, secret_rng
 from afcl.core.tasks import SecureHello, Task
 from afcl.exceptions import RejectedMessage
 from afcl.methods.afcl import Afcl
-from afcl.privacy import clients
 from afcl.privacy.accountant import epsilon_of
 from afcl.privacy.grouping import group_rows
 from afcl.privacy.masks import Sealed
+from afcl.privacy.protection import protection
 from afcl.privacy.secure import GRID
 from afcl.runtime.codec import encode
 
@@ -33,7 +33,7 @@ def made(level, **options):
 def messages(level, rng_seed=0, **options):
     method, params, view = made(level, **options)
     hello = method.hello(view, params, client_rng(rng_seed, 0, 0))
-    update, _ = clients.step(PLAN, view, None, params)
+    update, _ = protection(params).step(PLAN, view, None)
     return hello.payload, update.payload
 
 
@@ -91,10 +91,10 @@ def test_secure_says_hello_on_a_grid_and_shows_a_key():
 def test_secure_answers_tasks_only():
     _, params, view = made("secure")
     with pytest.raises(RejectedMessage, match="tasks"):
-        clients.step(PLAN, view, None, params)
+        protection(params).step(PLAN, view, None)
     for own in (None, PLAN):
         with pytest.raises(RejectedMessage):
-            clients.step(Addressed(None, own), view, None, params)
+            protection(params).step(Addressed(None, own), view, None)
 
 
 def test_secure_with_dp_sums_the_synopsis_not_the_rows():
@@ -130,12 +130,12 @@ def test_dp_rounds_draws_anew_each_time_and_stops_when_it_is_spent():
     _, params, view = made("dp-rounds(4)")
     said, memory = [], None
     for _ in range(2):
-        update, memory = clients.step(PLAN, view, memory, params)
+        update, memory = protection(params).step(PLAN, view, memory)
         said.append(encode(update.payload))
     assert said[0] != said[1]
     with pytest.raises(RejectedMessage, match="epsilon"):
-        clients.step(PLAN, view, memory, params)
-    hello = clients.hello(view, params, client_rng(0, 0, 0)).payload
+        protection(params).step(PLAN, view, memory)
+    hello = protection(params).hello(view, client_rng(0, 0, 0)).payload
     assert hello.counts.sum() == 60
 
 
@@ -157,5 +157,5 @@ def test_a_task_belongs_to_this_client():
     _, params, view = made("secure")
     task = Task(0, "count", (0, 1, 2), ("00" * 32,) * 3, 0, PLAN.seeds, np.arange(5))
     with pytest.raises(RejectedMessage):
-        clients.step(Addressed(None, task), view, None, params)
+        protection(params).step(Addressed(None, task), view, None)
     assert isinstance(params, DefaultParams)

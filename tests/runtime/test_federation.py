@@ -27,7 +27,7 @@ from afcl.runtime.live.membership import (
     keep_membership,
     open_membership,
 )
-from afcl.runtime.live.server import Plan, serve_run
+from afcl.runtime.live.server import RunPlan, serve_run
 from afcl.runtime.results import read_result
 from afcl.runtime.simulate import simulate
 from afcl.runtime.transport import Failure, Reply
@@ -131,7 +131,7 @@ def write_sites(tmp_path, n_sites=4, seed=0):
 
 
 def plan(folder, **changes):
-    made = Plan("run", "afcl", {}, 0, 100, 4, patience=500.0, parameters={})
+    made = RunPlan("run", "afcl", {}, 0, 100, 4, patience=500.0, parameters={})
     made = replace(made, **changes)
     folder.mkdir(exist_ok=True)
     made.write(folder)
@@ -150,7 +150,7 @@ def absorbed(folder):
 def replayed(folder, tables):
     """Run the trace again in the simulator."""
     trace = read_trace(folder / "trace.jsonl")
-    spec = Spec(get_method("afcl"), Plan.read(folder).options, 0, run="run")
+    spec = Spec(get_method("afcl"), RunPlan.read(folder).options, 0, run="run")
     return simulate(spec, tables, Replay.of(trace))
 
 
@@ -531,9 +531,9 @@ def test_a_folder_without_a_plan(tmp_path):
 
 
 def test_the_plan_survives_the_disk(tmp_path):
-    made = Plan("run", "afcl", {"min_cell": 3}, 1, 5, 2, ("a",), {"a": (0.0, 1.0)})
+    made = RunPlan("run", "afcl", {"min_cell": 3}, 1, 5, 2, ("a",), {"a": (0.0, 1.0)})
     made.write(tmp_path)
-    read = Plan.read(tmp_path)
+    read = RunPlan.read(tmp_path)
     assert read.columns == made.columns
     assert json.dumps(read.ranges) == json.dumps({"a": [0.0, 1.0]})
 

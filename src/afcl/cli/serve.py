@@ -20,7 +20,7 @@ from afcl.runtime.live.engines import DEFAULT, get_launcher
 
 if TYPE_CHECKING:
     from afcl.runtime.live.engine import Launcher, Server, Tls
-    from afcl.runtime.live.server import Plan
+    from afcl.runtime.live.server import RunPlan
 
 #: Seconds between two looks at the run.
 PAUSE = 0.5
@@ -131,12 +131,12 @@ def serve(
     _coordinate(launcher, folder, plan, host, port, certificates)
 
 
-def _old_plan(folder: Path) -> Plan | None:
+def _old_plan(folder: Path) -> RunPlan | None:
     """Return the plan of the run to go on with, None if it is finished."""
-    from afcl.runtime.live.server import Plan
+    from afcl.runtime.live.server import RunPlan
     from afcl.runtime.results import RESULT
 
-    plan = Plan.read(folder)
+    plan = RunPlan.read(folder)
     if not (folder / RESULT).is_file():
         return plan
     typer.echo(f"{folder} is finished; nothing to resume.")
@@ -150,12 +150,12 @@ def _new_plan(
     ranges: list[str],
     patience: float,
     linger: float,
-) -> Plan:
+) -> RunPlan:
     import secrets
 
     from afcl.cli.run import chosen_method
     from afcl.privacy import EXACT_WARNING
-    from afcl.runtime.live.server import PLAN, Plan
+    from afcl.runtime.live.server import PLAN, RunPlan
 
     if (folder / PLAN).exists():
         raise InputError(
@@ -166,7 +166,7 @@ def _new_plan(
     method.parameters(**options)
     if level == "exact":
         print(f"warning: {EXACT_WARNING}", file=sys.stderr)
-    plan = Plan(
+    plan = RunPlan(
         secrets.token_hex(8),
         method.name,
         options,
@@ -185,7 +185,12 @@ def _new_plan(
 
 
 def _coordinate(
-    launcher: Launcher, folder: Path, plan: Plan, host: str, port: int, tls: Tls | None
+    launcher: Launcher,
+    folder: Path,
+    plan: RunPlan,
+    host: str,
+    port: int,
+    tls: Tls | None,
 ) -> None:
     """Start the engine, watch the run, end the engine whatever happens."""
     from afcl.cli.report import write_at_the_end
@@ -250,7 +255,7 @@ def _echo(lines: Iterable[str]) -> None:
         typer.echo(line)
 
 
-def _say_welcome(host: str, port: int, tls: Tls | None, plan: Plan) -> None:
+def _say_welcome(host: str, port: int, tls: Tls | None, plan: RunPlan) -> None:
     how = "--insecure" if tls is None else f"--ca {tls.ca} --key KEY"
     typer.echo(
         f"Listening on {host}:{port} for {plan.min_clients} sites or more. "

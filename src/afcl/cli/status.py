@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from afcl.runtime.live.server import Plan
+    from afcl.runtime.live.server import RunPlan
     from afcl.trace import Event, RunHistory, SiteHistory
 
 #: Answers of a client before its run can end, the hello apart.
@@ -24,9 +24,9 @@ def status(
     folder: Path = typer.Argument(..., help="Folder of the run.", metavar="DIR"),
 ) -> None:
     """Tell who is in, who is late, k so far, and how long it may take."""
-    from afcl.runtime.live.server import Plan
+    from afcl.runtime.live.server import RunPlan
 
-    plan = Plan.read(folder)
+    plan = RunPlan.read(folder)
     log = RunLog(folder)
     log.new_lines()
     for line in summary(log.history, plan, folder, time.time()):
@@ -109,7 +109,9 @@ _WORDS: dict[str, Callable[[Event, RunHistory], str]] = {
 # ------------------------------------------------------------------ all in all
 
 
-def summary(history: RunHistory, plan: Plan, folder: Path, now: float) -> Iterable[str]:
+def summary(
+    history: RunHistory, plan: RunPlan, folder: Path, now: float
+) -> Iterable[str]:
     """Return where a run stands, a line each."""
     yield f"{folder}: {_state(history, plan, folder)}"
     if history.steps:
@@ -126,7 +128,7 @@ def summary(history: RunHistory, plan: Plan, folder: Path, now: float) -> Iterab
         yield f"  note: {text}"
 
 
-def _state(history: RunHistory, plan: Plan, folder: Path) -> str:
+def _state(history: RunHistory, plan: RunPlan, folder: Path) -> str:
     from afcl.runtime.live.server import read_failure
     from afcl.runtime.results import RESULT
 

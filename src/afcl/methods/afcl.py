@@ -35,8 +35,9 @@ from afcl.core.protocol import (
 from afcl.core.rows import Rows
 from afcl.core.state import ServerState
 from afcl.core.tasks import Masks
-from afcl.privacy import clients, he
+from afcl.privacy import he
 from afcl.privacy.levels import HE, level_for, parse_level
+from afcl.privacy.protection import protection
 
 #: What the server knows: of every client, or (level `secure`) of cohorts.
 State: TypeAlias = ServerState | SecureState
@@ -68,13 +69,13 @@ class Afcl(Method[DefaultParams, State]):
 
     def requirements(self, params: DefaultParams) -> Requirements:
         """Say what the privacy level asks of the agreement on scales."""
-        return clients.requirements(params)
+        return protection(params).requirements()
 
     def view(
         self, X: Floats | Rows, params: DefaultParams, rng: np.random.Generator
-    ) -> clients.Working:
+    ) -> Any:
         """Return what the level lets a client work on."""
-        return clients.view(X, params, rng)
+        return protection(params).view(X, rng)
 
     def disclosure(self, params: DefaultParams) -> Disclosure:
         """Return the level and the smallest cell."""
@@ -82,24 +83,22 @@ class Afcl(Method[DefaultParams, State]):
 
     def spends(self, params: DefaultParams, contact: int) -> float:
         """Return what this contact costs (mu)."""
-        return clients.spends(params, contact)
+        return protection(params).spends(contact)
 
-    def hello(
-        self, X: clients.Working, params: DefaultParams, rng: np.random.Generator
-    ) -> Hello:
+    def hello(self, X: Any, params: DefaultParams, rng: np.random.Generator) -> Hello:
         """Send the rows condensed to cells."""
-        return clients.hello(X, params, rng)
+        return protection(params).hello(X, rng)
 
     def client_step(
         self,
         broadcast: Broadcast,
-        X: clients.Working,
+        X: Any,
         memory: Any,
         params: DefaultParams,
         rng: np.random.Generator,
     ) -> tuple[Update, Any]:
         """Cells around the seeds and a view of every candidate, or a masked part."""
-        return clients.step(broadcast.payload, X, memory, params)
+        return protection(params).step(broadcast.payload, X, memory)
 
     # ------------------------------------------------------------------ server
 

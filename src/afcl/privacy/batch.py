@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a batch of clients tells at the levels that form groups of rows.
 
-The same as :mod:`privacy.clients` lets each of them do, for many in one call.
+The same as :mod:`privacy.protection` lets each of them do, for many in one call.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from afcl._typing import Floats
 from afcl.core import client
 from afcl.core.checks import check_plan
 from afcl.core.messages import Cells, Hello, Update
-from afcl.core.params import DefaultParams
 from afcl.core.protocol import Requirements
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError, RejectedMessage
@@ -32,7 +31,8 @@ MOST_FIRST_CELLS = 40
 class _Private(Protection):
     """What both have in common: how they are written, and that bounds are public."""
 
-    def read(self, family: str, inside: str | None, text: str) -> Level:
+    @classmethod
+    def read(cls, family: str, inside: str | None, text: str) -> Level:
         """Return the level with this epsilon and delta."""
         given = [] if inside is None else inside.split(",")
         named = [
@@ -55,33 +55,31 @@ class _Private(Protection):
             )
         return Level(family, epsilon=epsilon, delta=delta)
 
-    def requirements(self, level: Level, params: DefaultParams) -> Requirements:
+    def requirements(self) -> Requirements:
         """Bounds must be public: extremes would give rows away."""
         return Requirements(bounds=True, box=True)
 
 
-class Released(_Private):
+class ReleasedOnce(_Private):
     """One synopsis, released once; whatever is computed from it costs nothing more."""
 
     goes_with_secure = True
 
-    def view(
-        self, X: Any, level: Level, params: DefaultParams, rng: np.random.Generator
-    ) -> Cells:
+    def view(self, X: Any, rng: np.random.Generator) -> Cells:
         """Return the synopsis."""
         rows = as_rows(X).table()
-        return synopsis.release(rows, level.epsilon, level.delta, params.min_cell, rng)
+        return synopsis.release(
+            rows, self.level.epsilon, self.level.delta, self.params.min_cell, rng
+        )
 
-    def first_cells(
-        self, view: Any, level: Level, params: DefaultParams, rng: np.random.Generator
-    ) -> Cells:
+    def first_cells(self, view: Any, rng: np.random.Generator) -> Cells:
         """Return the synopsis as it is."""
         cells: Cells = view
         return cells
 
-    def spends(self, level: Level, params: DefaultParams, contact: int) -> float:
+    def spends(self, contact: int) -> float:
         """Return all of it for the first message."""
-        return mu_of(level.epsilon, level.delta) if contact == 0 else 0.0
+        return mu_of(self.level.epsilon, self.level.delta) if contact == 0 else 0.0
 
 
 class Noisy:
@@ -109,47 +107,41 @@ class Noisy:
 class PerMessage(_Private):
     """Cells of the rows themselves, under new noise in every message."""
 
-    def view(
-        self, X: Any, level: Level, params: DefaultParams, rng: np.random.Generator
-    ) -> Noisy:
+    def view(self, X: Any, rng: np.random.Generator) -> Noisy:
         """Return the rows, with the key of their noise."""
         return Noisy(as_rows(X).table(), rng)
 
-    def hello(
-        self, view: Noisy, level: Level, params: DefaultParams, rng: np.random.Generator
-    ) -> Hello:
+    def hello(self, view: Noisy, rng: np.random.Generator) -> Hello:
         """Return noisy cells around public centres."""
         n, d = view.rows.shape
         draws = view.draws("hello")
-        k = min(MOST_FIRST_CELLS, params.cells_for(n))
+        k = min(MOST_FIRST_CELLS, self.params.cells_for(n))
         centers = draws.random((k, d))
-        share = self.spends(level, params, 0)
+        share = self.spends(0)
         return Hello(
-            n, synopsis.noisy_cells(view.rows, centers, share, params.min_cell, draws)
+            n,
+            synopsis.noisy_cells(
+                view.rows, centers, share, self.params.min_cell, draws
+            ),
         )
 
-    def step(
-        self,
-        payload: Any,
-        view: Noisy,
-        memory: Any,
-        level: Level,
-        params: DefaultParams,
-    ) -> tuple[Update, Any]:
+    def step(self, payload: Any, view: Noisy, memory: Any) -> tuple[Update, Any]:
         """Answer from noisy cells around the seeds, as long as epsilon lasts."""
         contact = 1 if memory is None else int(memory) + 1
-        if contact >= params.contacts:
+        if contact >= self.params.contacts:
             raise RejectedMessage("this client has spent its epsilon")
         check_plan(payload, view.rows.shape[1])
         cells = synopsis.noisy_cells(
             view.rows,
             payload.seeds,
-            self.spends(level, params, contact),
-            params.min_cell,
+            self.spends(contact),
+            self.params.min_cell,
             view.draws(f"step {contact}"),
         )
-        return Update(client.reply(cells, payload, params)), contact
+        return Update(client.reply(cells, payload, self.params)), contact
 
-    def spends(self, level: Level, params: DefaultParams, contact: int) -> float:
+    def spends(self, contact: int) -> float:
         """Return every message's equal share."""
-        return mu_of(level.epsilon, level.delta) / math.sqrt(params.contacts)
+        return mu_of(self.level.epsilon, self.level.delta) / math.sqrt(
+            self.params.contacts
+        )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from afcl.core.messages import Cells
-from afcl.core.params import DefaultParams
 from afcl.core.protocol import Requirements
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
@@ -22,7 +21,8 @@ class Grouped(Protection):
 
     goes_with_secure = True
 
-    def read(self, family: str, inside: str | None, text: str) -> Level:
+    @classmethod
+    def read(cls, family: str, inside: str | None, text: str) -> Level:
         """Return the level with groups of so many rows."""
         size = str(GROUP) if inside is None else inside.removeprefix("m=")
         if not size.isascii() or not size.isdigit() or int(size) < 2:
@@ -32,13 +32,11 @@ class Grouped(Protection):
             )
         return Level(family, group=int(size))
 
-    def requirements(self, level: Level, params: DefaultParams) -> Requirements:
+    def requirements(self) -> Requirements:
         """Extremes are those of groups."""
-        return Requirements(group=level.group)
+        return Requirements(group=self.level.group)
 
-    def view(
-        self, X: Any, level: Level, params: DefaultParams, rng: np.random.Generator
-    ) -> Cells:
+    def view(self, X: Any, rng: np.random.Generator) -> Cells:
         """Return the groups' counts, means and scatters."""
         rows = as_rows(X).table()
-        return grouped_cells(rows, group_rows(rows, level.group))
+        return grouped_cells(rows, group_rows(rows, self.level.group))

@@ -135,7 +135,7 @@ def _parsed(text: str) -> Level:
     family = form["family"]
     if family == "secure":  # as a companion of itself, or with unknown brackets
         raise _unknown(text)
-    protection = LEVELS[family].worker()
+    protection = LEVELS[family].protection_class()
     level: Level = protection.read(family, form["inside"], text)
     if secure and not protection.goes_with_secure:
         raise InputError(

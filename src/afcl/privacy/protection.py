@@ -7,6 +7,7 @@ client says afterwards is computed from that and so cannot say more.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,19 @@ from afcl.core.messages import Cells, Hello, Update
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Requirements
 from afcl.exceptions import InputError
-from afcl.privacy.levels import Level
+from afcl.privacy.levels import Level, parse_level
+from afcl.registry import LEVELS
 
 
 class Protection:
     """The level `summary`: cells of at least `min_cell` rows. Others depart from it.
+
+    Parameters
+    ----------
+    level
+        As it was read, with what stands in its brackets.
+    params
+        The run's.
 
     Attributes
     ----------
@@ -30,7 +39,12 @@ class Protection:
 
     goes_with_secure = False
 
-    def read(self, family: str, inside: str | None, text: str) -> Level:
+    def __init__(self, level: Level, params: DefaultParams) -> None:
+        self.level = level
+        self.params = params
+
+    @classmethod
+    def read(cls, family: str, inside: str | None, text: str) -> Level:
         """Return the level with this in its brackets (None: it has none).
 
         `text` is what the user wrote, for the one line that says how to write it.
@@ -39,13 +53,11 @@ class Protection:
             raise InputError(f"privacy {text!r}: {family} takes nothing in brackets")
         return Level(family)
 
-    def requirements(self, level: Level, params: DefaultParams) -> Requirements:
+    def requirements(self) -> Requirements:
         """Return what the level asks of the agreement on scales."""
         return Requirements()
 
-    def view(
-        self, X: Any, level: Level, params: DefaultParams, rng: np.random.Generator
-    ) -> Any:
+    def view(self, X: Any, rng: np.random.Generator) -> Any:
         """Return what a client works on instead of its rows, formed once.
 
         X are rows that may be read part by part only, as they are; `rng` draws from
@@ -53,25 +65,30 @@ class Protection:
         """
         return X
 
-    def first_cells(
-        self, view: Any, level: Level, params: DefaultParams, rng: np.random.Generator
-    ) -> Cells:
+    def first_cells(self, view: Any, rng: np.random.Generator) -> Cells:
         """Return the cells of the first message."""
-        return client.condense(view, params, rng)
+        return client.condense(view, self.params, rng)
 
-    def hello(
-        self, view: Any, level: Level, params: DefaultParams, rng: np.random.Generator
-    ) -> Hello:
+    def hello(self, view: Any, rng: np.random.Generator) -> Hello:
         """Return the first message."""
-        cells = self.first_cells(view, level, params, rng)
+        cells = self.first_cells(view, rng)
         return Hello(client.rows_in(view), cells)
 
-    def step(
-        self, payload: Any, view: Any, memory: Any, level: Level, params: DefaultParams
-    ) -> tuple[Update, Any]:
+    def step(self, payload: Any, view: Any, memory: Any) -> tuple[Update, Any]:
         """Return the answer to a broadcast, and what the client remembers."""
-        return Update(client.reply(view, payload, params)), memory
+        return Update(client.reply(view, payload, self.params)), memory
 
-    def spends(self, level: Level, params: DefaultParams, contact: int) -> float:
+    def spends(self, contact: int) -> float:
         """Return what a message costs a row's privacy (mu of Gaussian DP)."""
         return 0.0
+
+
+@lru_cache(maxsize=64)
+def protection(params: DefaultParams) -> Protection:
+    """Return what protects a client of a run with these parameters.
+
+    Made once a run: every message asks for it.
+    """
+    level = parse_level(params.privacy)
+    kind: type[Protection] = LEVELS[level.listed_as].protection_class()
+    return kind(level, params)

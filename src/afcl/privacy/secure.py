@@ -35,63 +35,48 @@ def on_grid(cells: Cells) -> Cells:
     return Cells(cells.counts, np.rint(cells.means / GRID) * GRID, radii * cells.counts)
 
 
-def companion(level: Level) -> Protection:
-    """Return what protects the first message."""
-    protection: Protection = LEVELS[level.family].worker()
-    return protection
-
-
 class Secure(Protection):
     """Tasks of a cohort are answered with parts that only their sum can be read of."""
 
-    def requirements(self, level: Level, params: DefaultParams) -> Requirements:
-        """Ask for a cohort and a common scale, beside what the companion asks for."""
-        if level.scheme == HE:
-            ckks.needed(params.cohort)
-        asked = companion(level).requirements(level, params)
-        return replace(asked, box=True, clients=params.cohort)
+    def __init__(self, level: Level, params: DefaultParams) -> None:
+        super().__init__(level, params)
+        kind: type[Protection] = LEVELS[level.family].protection_class()
+        #: What protects the first message.
+        self._companion = kind(level, params)
 
-    def view(
-        self, X: Any, level: Level, params: DefaultParams, rng: np.random.Generator
-    ) -> Sealed:
+    def requirements(self) -> Requirements:
+        """Ask for a cohort and a common scale, beside what the companion asks for."""
+        if self.level.scheme == HE:
+            ckks.needed(self.params.cohort)
+        asked = self._companion.requirements()
+        return replace(asked, box=True, clients=self.params.cohort)
+
+    def view(self, X: Any, rng: np.random.Generator) -> Sealed:
         """Return rows for sums, the companion's cells for the hello, and a key."""
         rows = as_rows(X).table()
-        if level.scheme == HE:
+        if self.level.scheme == HE:
             ckks.library()
-        cells: Cells = companion(level).view(rows, level, params, rng)
-        return Sealed(cells if level.private else rows, cells, rng.bytes(32))
+        cells: Cells = self._companion.view(rows, rng)
+        return Sealed(cells if self.level.private else rows, cells, rng.bytes(32))
 
-    def hello(
-        self,
-        view: Sealed,
-        level: Level,
-        params: DefaultParams,
-        rng: np.random.Generator,
-    ) -> Hello:
+    def hello(self, view: Sealed, rng: np.random.Generator) -> Hello:
         """Return the companion's cells on a grid, and the public key."""
-        cells = companion(level).first_cells(view.cells, level, params, rng)
+        cells = self._companion.first_cells(view.cells, rng)
         payload = SecureHello(on_grid(cells), public_key(view.secret))
         return Hello(int(view.cells.counts.sum()), payload)
 
-    def step(
-        self,
-        payload: Any,
-        view: Sealed,
-        memory: Any,
-        level: Level,
-        params: DefaultParams,
-    ) -> tuple[Update, Any]:
+    def step(self, payload: Any, view: Sealed, memory: Any) -> tuple[Update, Any]:
         """Answer the cohort's task."""
         if not isinstance(payload, Addressed) or not isinstance(payload.own, Task):
             raise RejectedMessage("a client under 'secure' answers tasks only")
-        if level.scheme == HE:
+        if self.level.scheme == HE:
             held = memory if isinstance(memory, he.Held) else None
-            part, remembered = he.answer(payload.own, view, held, params.min_cell)
+            part, remembered = he.answer(payload.own, view, held, self.params.min_cell)
             return Update(part), remembered
         known = memory if isinstance(memory, Asked) else None
         masked, asked = answer(payload.own, view, known)
         return Update(masked), asked
 
-    def spends(self, level: Level, params: DefaultParams, contact: int) -> float:
+    def spends(self, contact: int) -> float:
         """Return what the companion costs."""
-        return companion(level).spends(level, params, contact)
+        return self._companion.spends(contact)

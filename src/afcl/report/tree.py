@@ -21,7 +21,7 @@ BOTTOM = 208.0
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """A node of the tree: rows (None: not known), seeds, height, clusters below."""
 
     rows: int | None
@@ -31,20 +31,20 @@ class Node:
     clusters: tuple[int, ...] = ()
 
 
-def nodes_of(tree: Tree, nearest: list[int] | None = None) -> list[Node]:
+def nodes_of(tree: Tree, nearest: list[int] | None = None) -> list[TreeNode]:
     """Return every node; the height is the root of what the merge costs.
 
     `nearest`: every seed's cluster, if that is known.
     """
     nodes = [
-        Node(size, (leaf,), 0.0, None, (nearest[leaf],) if nearest else ())
+        TreeNode(size, (leaf,), 0.0, None, (nearest[leaf],) if nearest else ())
         for leaf, size in enumerate(tree.sizes)
     ]
     for left, right, cost, size in tree.merges:
         seeds = nodes[left].seeds + nodes[right].seeds
         below = tuple(sorted({*nodes[left].clusters, *nodes[right].clusters}))
         height = math.sqrt(max(cost, 0.0))
-        nodes.append(Node(size, seeds, height, (left, right), below))
+        nodes.append(TreeNode(size, seeds, height, (left, right), below))
     return nodes
 
 
@@ -62,7 +62,7 @@ def cluster_of_seeds(run: RunFolder) -> list[int] | None:
     return nearest_clusters(seeds, centers)
 
 
-def drawn(nodes: list[Node], leaves: int) -> tuple[list[int], int]:
+def drawn(nodes: list[TreeNode], leaves: int) -> tuple[list[int], int]:
     """Return the lowest nodes to draw, from left to right, and the first one drawn.
 
     The last `BRANCHES` - 1 merges are drawn; all nodes made before them are folded.
@@ -123,7 +123,7 @@ def tree_figure(run: RunFolder) -> Html:
     )
 
 
-def _in_words(node: Node) -> str:
+def _in_words(node: TreeNode) -> str:
     words = "rows of this seed not told apart from its neighbour's"
     if node.rows is not None:
         words = count(node.rows, "row")
@@ -137,7 +137,9 @@ def _in_words(node: Node) -> str:
     return words
 
 
-def _branch(nodes: list[Node], number: int, place: dict[int, float], y: Scale) -> Html:
+def _branch(
+    nodes: list[TreeNode], number: int, place: dict[int, float], y: Scale
+) -> Html:
     node = nodes[number]
     left, right = node.children or (number, number)
     top = y(node.height)
@@ -149,13 +151,13 @@ def _branch(nodes: list[Node], number: int, place: dict[int, float], y: Scale) -
     return mark("path", f"A merge: {_in_words(node)}", f"branch{paint}", d=path)
 
 
-def _foot(node: Node, x: float, y: Scale) -> Html:
+def _foot(node: TreeNode, x: float, y: Scale) -> Html:
     paint = f"fill {colour(node.clusters[0])}" if len(node.clusters) == 1 else "plain"
     tip = f"{'Folded' if node.children else 'A seed'}: {_in_words(node)}"
     return mark("circle", tip, f"foot {paint}", cx=x, cy=y(node.height), r=3.0)
 
 
-def _cut(nodes: list[Node], leaves: int, k: int, y: Scale) -> Html | None:
+def _cut(nodes: list[TreeNode], leaves: int, k: int, y: Scale) -> Html | None:
     """Return the line that leaves k branches hanging."""
     if not 2 <= k <= leaves:
         return None

@@ -21,8 +21,8 @@ from afcl._typing import Floats, Ints
 from afcl.data.stream import AgreedRows
 from afcl.exceptions import InputError
 from afcl.runtime.partitions import (
+    DaskPartition,
     Fault,
-    Partition,
     Work,
     labelled,
     mapped,
@@ -82,12 +82,12 @@ class ClusterTable:
         names, self._delayed = _opened(collection)
         named = all(isinstance(name, str) for name in names)
         self.columns: tuple[str, ...] = names if named else ()
-        self._partitions = [Partition(i, names) for i in range(len(self._delayed))]
+        self._partitions = [DaskPartition(i, names) for i in range(len(self._delayed))]
         known = list(self.collect(summary))
         counts = [each.ranges.n_rows for each in known]
         if not sum(counts):
             raise InputError("this Dask collection has no rows: check how it was read")
-        self._partitions = [Partition(i, names, n) for i, n in enumerate(counts)]
+        self._partitions = [DaskPartition(i, names, n) for i, n in enumerate(counts)]
         self._ends: Ints = np.cumsum(counts)
         self._digests = [each.digest for each in known]
         self.shape = (sum(counts), len(names))
@@ -163,7 +163,7 @@ class ClusterTable:
             yield result
 
     def _tasks(
-        self, way: Callable[..., Any], work: Work[T], chosen: Sequence[Partition]
+        self, way: Callable[..., Any], work: Work[T], chosen: Sequence[DaskPartition]
     ) -> list[Any]:
         """Return one task a partition; the work is sent along once."""
         import dask

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class DaskPartition:
     """Which partition it is, what its columns are called, how many rows it has."""
 
     number: int
@@ -46,10 +46,10 @@ class Fault:
 
 
 #: What is done where the rows are.
-Work: TypeAlias = Callable[[Floats, Partition], T]
+Work: TypeAlias = Callable[[Floats, DaskPartition], T]
 
 
-def tried(partition: Partition, work: Work[T], held: Any) -> T | Fault:
+def tried(partition: DaskPartition, work: Work[T], held: Any) -> T | Fault:
     """Do the work, or return what is wrong with the partition."""
     try:
         return worked(partition, work, held)
@@ -57,7 +57,7 @@ def tried(partition: Partition, work: Work[T], held: Any) -> T | Fault:
         return Fault(str(error))
 
 
-def worked(partition: Partition, work: Work[T], held: Any) -> T:
+def worked(partition: DaskPartition, work: Work[T], held: Any) -> T:
     """Do the work on a partition as the engine holds it."""
     values = _values(held, partition)
     if partition.n_rows not in (None, values.shape[0]):
@@ -68,7 +68,7 @@ def worked(partition: Partition, work: Work[T], held: Any) -> T:
     return work(values, partition)
 
 
-def summary(values: Floats, partition: Partition) -> PartitionSummary:
+def summary(values: Floats, partition: DaskPartition) -> PartitionSummary:
     """Count and check the rows of a partition."""
     n, d = values.shape
     bad = ~np.isfinite(values).all(axis=0)
@@ -89,7 +89,7 @@ def mapped(
     box: Box,
     places: Ints | None,
     values: Floats,
-    partition: Partition,
+    partition: DaskPartition,
 ) -> list[T]:
     """Work on a partition in parts as large as those of a table in memory."""
     if not values.shape[0]:
@@ -97,7 +97,9 @@ def mapped(
     return list(TableRows(values, box, places).map(work))
 
 
-def taken(wanted: Mapping[int, Ints], values: Floats, partition: Partition) -> Floats:
+def taken(
+    wanted: Mapping[int, Ints], values: Floats, partition: DaskPartition
+) -> Floats:
     """Return the rows that are wanted of this partition, by their places in it."""
     return values[wanted[partition.number]]
 
@@ -107,14 +109,14 @@ def labelled(
     box: Box,
     places: Ints | None,
     values: Floats,
-    partition: Partition,
+    partition: DaskPartition,
 ) -> Ints:
     """Label the rows of a partition."""
     parts = mapped(function, box, places, values, partition)
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
-def _values(held: Any, partition: Partition) -> Floats:
+def _values(held: Any, partition: DaskPartition) -> Floats:
     """Return a partition as numbers, whatever its columns are stored as."""
     if isinstance(held, np.ndarray) and held.dtype.kind in "biuf":
         return np.ascontiguousarray(held, dtype=np.float64)

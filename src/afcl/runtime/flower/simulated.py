@@ -76,7 +76,7 @@ def serve_simulated(
     Parameters
     ----------
     folder
-        Holds the plan (:class:`~afcl.runtime.live.server.Plan`); the result goes there.
+        Holds the :class:`~afcl.runtime.live.server.RunPlan`; the result goes there.
     sites
         Holds a folder for every site, see :func:`lay_out`; each gets its labels.
     cores

@@ -41,7 +41,7 @@ FAILED = "failed.json"
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What a live run is, apart from its sites.
 
     Attributes
@@ -84,7 +84,7 @@ class Plan:
         write_text(folder / PLAN, json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
-    def read(cls, folder: Path) -> Plan:
+    def read(cls, folder: Path) -> RunPlan:
         """Return the plan of the run in a folder."""
         try:
             fields = json.loads((folder / PLAN).read_text(encoding="utf-8"))
@@ -120,7 +120,7 @@ def read_failure(folder: Path) -> str | None:
 
 def serve_run(engine: Engine, folder: Path) -> None:
     """Run the plan of a folder to its end, taking up where it was interrupted."""
-    plan = Plan.read(folder)
+    plan = RunPlan.read(folder)
     spec = Spec(
         get_method(plan.method),
         plan.options,
@@ -179,7 +179,7 @@ class _Recorder:
 
 
 def _result(
-    plan: Plan, finished: Finished, names: Mapping[ClientId, str]
+    plan: RunPlan, finished: Finished, names: Mapping[ClientId, str]
 ) -> dict[str, Any]:
     """Return the content of ``result.json`` at the server, who knows no labels."""
     heard = sorted(finished.tallies)
