@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -134,9 +135,12 @@ def test_groups_formed_anew_are_caught(seed, monkeypatch):
 
 
 def test_small_cells_are_caught(seed, monkeypatch):
-    monkeypatch.setattr(
-        clients_of_core, "fold_owned", lambda cells, owners, _: (cells, owners)
-    )
+    keep = clients_of_core.reply
+
+    def careless(X, plan, params):
+        return keep(X, plan, replace(params, min_cell=1))
+
+    monkeypatch.setattr(clients_of_core, "reply", careless)
     found = only("summary", seed)
     assert found.broken
     assert "fewer than 5" in found.reasons[0]
