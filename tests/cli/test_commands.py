@@ -245,7 +245,7 @@ class TestKilled:
             )
 
         whole, cut = tmp_path / "whole", tmp_path / "cut"
-        assert start(whole).wait(timeout=120) == 0
+        assert start(whole).wait(timeout=300) == 0
         kills = 0
         for size in (10_000, 100_000):
             process = start(cut)
@@ -261,7 +261,7 @@ class TestKilled:
         assert not (cut / "result.json").exists()
         kept = (cut / "journal.bin").stat().st_size
         assert kept > 0
-        assert start(cut).wait(timeout=120) == 0
+        assert start(cut).wait(timeout=300) == 0
         first, second = tree(whole), tree(cut)
         assert first.keys() == second.keys()
         # The page tells folder and duration.
