@@ -41,10 +41,8 @@ def add_up(
     X: Floats, weights: Floats, labels: Ints, k: int, mass: Floats, total: Floats
 ) -> None:
     """Weight and weighted coordinate sum of every label (OUT)."""
-    for label in range(k):
-        mass[label] = 0.0
-        for feature in range(X.shape[1]):
-            total[label, feature] = 0.0
+    mass[:k] = 0.0
+    total[:k] = 0.0
     for row in range(X.shape[0]):
         label = labels[row]
         mass[label] += weights[row]

@@ -144,35 +144,6 @@ def _renew(seeds: Floats, who: Ints, anchor: Floats, gaps: Floats) -> None:
 
 
 @_compiled
-def _pull(
-    seeds: Floats,
-    owner: int,
-    anchor: Floats,
-    radius: float,
-    pull: Floats,
-    step: float,
-    gaps: Floats,
-    joined: Ints,
-) -> int:
-    """Pull the owner and the seeds within reach of the anchor; `seeds` is INOUT.
-
-    `joined` (OUT) names the others, whose number is returned, and then the owner.
-    """
-    found = 0
-    for seed in range(seeds.shape[0]):
-        if seed == owner or gaps[seed] <= radius:
-            for feature in range(seeds.shape[1]):
-                seeds[seed, feature] = seeds[seed, feature] + (
-                    pull[feature] + step * (anchor[feature] - seeds[seed, feature])
-                )
-            if seed != owner:
-                joined[found] = seed
-                found += 1
-    joined[found] = owner
-    return found
-
-
-@_compiled
 def interact(
     seeds: Floats, sent: Floats, pulls: Pulls, weight: float, rate: float, current: bool
 ) -> None:
@@ -185,6 +156,7 @@ def interact(
     owners, intensities = pulls
     anchor, pull, squares = np.empty(d), np.empty(d), np.empty(d)
     gaps, joined = np.empty(k), np.empty(k, dtype=np.int64)
+    step = weight * rate
     anchored = -1
     for index in range(owners.shape[0]):
         owner = owners[index]
@@ -196,7 +168,16 @@ def interact(
             for seed in range(k):
                 gaps[seed] = squared(seeds[seed], anchor)
         radius = _weighed(intensities[index], weight, rate, pull, squares)
-        others = _pull(seeds, owner, anchor, radius, pull, weight * rate, gaps, joined)
+        others = 0
+        for seed in range(k):
+            if seed == owner or gaps[seed] <= radius:
+                for feature in range(d):
+                    seeds[seed, feature] = seeds[seed, feature] + (
+                        pull[feature] + step * (anchor[feature] - seeds[seed, feature])
+                    )
+                if seed != owner:
+                    joined[others] = seed
+                    others += 1
         if not current:
             _renew(seeds, joined[:others], anchor, gaps)
 
@@ -221,12 +202,20 @@ def interact_affine(
             for seed in range(k):
                 gaps[seed] = squared(moved[seed], anchor)
         radius = _weighed(intensities[index], weight, rate, pull, squares)
-        others = _pull(moved, owner, anchor, radius, pull, step, gaps, joined)
-        for seed in joined[: others + 1]:
-            counts[seed] += 1
-            for feature in range(d):
-                row = anchor[feature] + intensities[index, feature] / rate
-                places[seed, feature] = (1 - step) * places[seed, feature] + step * row
+        others = 0
+        for seed in range(k):
+            if seed == owner or gaps[seed] <= radius:
+                counts[seed] += 1
+                for feature in range(d):
+                    moved[seed, feature] = moved[seed, feature] + (
+                        pull[feature] + step * (anchor[feature] - moved[seed, feature])
+                    )
+                    row = anchor[feature] + intensities[index, feature] / rate
+                    kept = (1 - step) * places[seed, feature]
+                    places[seed, feature] = kept + step * row
+                if seed != owner:
+                    joined[others] = seed
+                    others += 1
         _renew(moved, joined[:others], anchor, gaps)
     return counts, places
 

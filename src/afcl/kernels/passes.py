@@ -155,11 +155,13 @@ def _add_rows(
 @_compiled
 def _add_scores(near: Nearest, held: int, both: bool, totals: Floats) -> None:
     """Add the silhouettes of a tile to their sums (INOUT)."""
+    simplified, moment = totals[0], totals[1]
     for row in range(held):
-        totals[0] += near.simplified[row]
-    if both:
-        for row in range(held):
-            totals[1] += near.moment[row]
+        simplified += near.simplified[row]
+        if both:
+            moment += near.moment[row]
+    totals[0] = simplified
+    totals[1] = moment
 
 
 # ------------------------------------------------------------------ nearest centres

@@ -36,6 +36,8 @@ TILE = 128
 TILE_SIZE = 1 << 15
 
 _compiled = compiled(error_model="numpy")
+#: Handing a :class:`Tile` on costs time for every tile: not where it is inlined.
+_inlined = compiled(error_model="numpy", inline="always")
 _reordered = compiled(fastmath={"reassoc", "contract", "nsz"})
 
 
@@ -208,7 +210,7 @@ def kept_in_plane(tile: Tile, k: int) -> int:
     return k if not tile.wide and tile.columns.shape[0] == 2 else 0
 
 
-@_compiled
+@_inlined
 def measure(
     tile: Tile, X: Floats, start: int, stop: int, centers: Floats, kept: int
 ) -> None:
@@ -254,7 +256,7 @@ def nearest_for(rows: int) -> Nearest:
     )
 
 
-@_compiled
+@_inlined
 def rank(
     distances: Floats, begin: int, end: int, score: int, spreads: Floats, near: Nearest
 ) -> None:
