@@ -87,15 +87,25 @@ def _to_tree(value: Any, buffers: list[bytes], offset: list[int]) -> Any:
         return {"array": dtype, "shape": list(value.shape), "at": start}
     if isinstance(value, tuple):
         return [_to_tree(item, buffers, offset) for item in value]
-    name = payload_name(type(value))
-    if PAYLOADS.get(name) is type(value):
-        fields = {
-            field.name: _to_tree(getattr(value, field.name), buffers, offset)
-            for field in dataclasses.fields(value)
-            if not (field.default is None and getattr(value, field.name) is None)
-        }
-        return {"type": name, "fields": fields}
-    raise CodecError(f"a {type(value).__name__} does not travel")
+    kind = type(value)
+    name, layout = _layout(kind)
+    if PAYLOADS.get(name) is not kind:
+        raise CodecError(f"a {kind.__name__} does not travel")
+    fields = {}
+    for field, optional in layout:
+        part = getattr(value, field)
+        if part is not None or not optional:
+            fields[field] = _to_tree(part, buffers, offset)
+    return {"type": name, "fields": fields}
+
+
+@cache
+def _layout(kind: type[Any]) -> tuple[str, tuple[tuple[str, bool], ...]]:
+    """Return a payload's name and fields, with which of them are left out if None."""
+    if not dataclasses.is_dataclass(kind):
+        return payload_name(kind), ()
+    fields = dataclasses.fields(kind)
+    return payload_name(kind), tuple((f.name, f.default is None) for f in fields)
 
 
 def _travels(number: float) -> bool:
