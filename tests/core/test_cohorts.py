@@ -481,9 +481,12 @@ def test_only_the_holder_is_heard_while_the_holder_is_asked():
         cohorts.absorb_update(state, late)
 
 
-def test_with_a_key_parts_that_cannot_be_added_end_the_cohort():
+@pytest.mark.parametrize("phase", [COUNT, SUM])
+def test_with_a_key_parts_that_cannot_be_added_end_the_cohort(phase):
     rows = tables(3)
-    state = all_answer(keyed(rows), rows)
+    state = keyed(rows)
+    while state.open[0].phase != phase:
+        state = all_answer(state, rows)
     for client in range(3):
         update = answer_of(state, client, rows)
         part = update.payload
