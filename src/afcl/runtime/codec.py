@@ -87,7 +87,7 @@ def _to_tree(value: Any, buffers: list[bytes], offset: list[int]) -> Any:
         return {"array": dtype, "shape": list(value.shape), "at": start}
     if isinstance(value, tuple):
         return [_to_tree(item, buffers, offset) for item in value]
-    kind = type(value)
+    kind: Any = type(value)
     name, layout = _layout(kind)
     if PAYLOADS.get(name) is not kind:
         raise CodecError(f"a {kind.__name__} does not travel")
