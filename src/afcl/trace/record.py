@@ -105,12 +105,9 @@ class Trace:
         A field is one value for all of them, or a column. Columns stay arrays until
         they are written: a list of a million numbers is far larger.
         """
-        columns = {
-            name: value.copy() if isinstance(value, np.ndarray) else value
-            for name, value in fields.items()
-        }
+        columns = {name: _compact(value) for name, value in fields.items()}
         self.events.append(
-            {"event": "batch", "of": event, **columns, "client": clients.copy()}
+            {"event": "batch", "of": event, **columns, "client": _compact(clients)}
         )
         if self._listener is not None:
             self._listener(self.events[-1])
@@ -141,6 +138,15 @@ def each(events: Iterable[Event]) -> Iterator[Event]:
         for i in range(len(fields["client"])):
             row = {k: v[i] if isinstance(v, list) else v for k, v in fields.items()}
             yield {"event": kind, **row}
+
+
+def _compact(value: Any) -> Any:
+    """Return a copy of a column, of as few bytes a number as its largest needs."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.kind != "i" or value.min(initial=0) < 0:
+        return value.copy()
+    return value.astype(np.min_scalar_type(value.max(initial=0)))
 
 
 def _column(value: Any) -> Any:
