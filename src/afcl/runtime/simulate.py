@@ -179,7 +179,9 @@ def simulate_batch(
         run = BatchCoordinator(spec, sites, bound, trace=trace, clock=clock)
         finished = run.run()
     labels = spec.method.label(finished.clustering, sites.tables.rows, None, None)
-    return _ranked_by_size(finished, np.split(labels, offsets[1:-1]), labels)
+    edges = offsets.tolist()
+    pieces = [labels[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return _ranked_by_size(finished, pieces, labels)
 
 
 def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
