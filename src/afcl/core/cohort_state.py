@@ -12,6 +12,7 @@ from afcl._typing import ClientId, Ints
 from afcl.core.cells import concatenate, nothing, take
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
+from afcl.core.protocol import PathLevel
 from afcl.core.state import Column, ServerState, total
 from afcl.core.tasks import Cohort, Masks, Scheme
 
@@ -31,17 +32,19 @@ class SecureState:
         Clients without a cohort, in order of arrival.
     silent, idle
         Clients that cohorts have stopped waiting for, and rounds without any part.
-    open, answered
-        Cohorts at work, in the order in which they were asked, and the cells of those
-        that have answered, in that order.
+    cohorts
+        All cohorts that may be asked something, by their number.
+    answered
+        The cells of cohorts that have given sums, in the order in which they did.
+    scores
+        What cohorts have said of the candidates of this build.
     spoken
-        Clients whose cohort has answered: their hellos are not used any more.
-    opened
-        Number of cohorts so far.
+        Clients that sums are known of: their hellos are not used any more.
+    opened, refined
+        Number of cohorts so far, and how often finer seeds were placed.
     inner, basis
         The default preset's state on what is known, one bag per cohort, and what it was
-        built on: cohorts that have answered, whether the others' hellos count too, and
-        clients and rows in all.
+        built on: sums that are known, clients and rows in all.
     scheme
         How sums are made.
     n_features, bounded
@@ -57,17 +60,29 @@ class SecureState:
     left: frozenset[ClientId] = frozenset()
     silent: frozenset[ClientId] = frozenset()
     idle: int = 0
-    open: dict[int, Cohort] = field(default_factory=dict)
+    cohorts: dict[int, Cohort] = field(default_factory=dict)
     answered: dict[int, Cells] = field(default_factory=dict)
+    scores: dict[int, Ints] = field(default_factory=dict)
     spoken: frozenset[ClientId] = frozenset()
     opened: int = 0
+    refined: int = 0
     inner: ServerState | None = None
-    basis: tuple[int, bool, int, int] = (-1, False, 0, 0)
+    basis: tuple[int, int, int] = (-1, 0, 0)
     dirty: bool = False
     version: int = 0
     scheme: Scheme = field(default_factory=Masks)
     n_features: int = -1
     bounded: bool = False
+
+    @property
+    def working(self) -> dict[int, Cohort]:
+        """Cohorts that are asked something now."""
+        return {n: each for n, each in self.cohorts.items() if each.question}
+
+    @property
+    def candidates(self) -> tuple[PathLevel, ...]:
+        """The clusterings that cohorts are asked about."""
+        return () if self.inner is None else self.inner.candidates
 
     def present(self) -> tuple[ClientId, ...]:
         """Return who waits for a cohort and has neither left nor fallen silent."""

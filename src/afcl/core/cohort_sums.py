@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import ClientId, Ints
+from afcl._typing import ClientId, Floats, Ints
 from afcl.core.checks import HIGH, LOW
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells
-from afcl.core.tasks import KEY, UNIT, Cohort, Parts
-from afcl.kernels import join_seeds
+from afcl.core.refine import cells_from, joined, moments_from, sub_cells
+from afcl.core.tasks import COUNT, KEY, SCORE, SUM, UNIT, Cohort, Parts, Question
 
 
 def keep_parts(state: SecureState, given: Sequence[Parts]) -> SecureState:
     """Keep parts; cohorts in which nobody owes one go on, in the order given."""
     work = _Work(state)
     for parts in given:
-        cohort = work.open[parts.cohort].having(parts.members, parts.values)
-        work.open[parts.cohort] = cohort
+        cohort = work.cohorts[parts.cohort].having(parts.members, parts.values)
+        work.cohorts[parts.cohort] = cohort
         if not cohort.owing:
             work.complete(parts.cohort, cohort)
     return work.state(idle=0 if given else state.idle)
@@ -35,11 +35,11 @@ class _Work:
     """Cohorts while parts are absorbed: one copy of each table, however many come."""
 
     def __init__(self, state: SecureState) -> None:
-        self.open = dict(state.open)
+        self.cohorts = dict(state.cohorts)
         self._before = state
         self._answered = dict(state.answered)
+        self._scores = dict(state.scores)
         self._spoken: list[ClientId] = []
-        self._freed: list[ClientId] = []
         self._version = state.version
         self._dirty = state.dirty
 
@@ -48,10 +48,10 @@ class _Work:
         before = self._before
         return replace(
             before,
-            open=self.open,
+            cohorts=self.cohorts,
             answered=self._answered,
+            scores=self._scores,
             spoken=before.spoken.union(self._spoken),
-            waiting=(*self._freed, *before.waiting),
             version=self._version,
             dirty=self._dirty,
             **changes,
@@ -73,68 +73,98 @@ class _Work:
             self._read(number, cohort, summed)
 
     def _go_on(self, number: int, cohort: Cohort) -> None:
-        """Ask a cohort for the next thing; nothing new is known for the seeds."""
-        self.open[number] = cohort
+        """Ask a cohort for the next thing; the server need not think first."""
+        self.cohorts[number] = cohort
         self._version += 1
 
     def _read(self, number: int, cohort: Cohort, numbers: Ints | None) -> None:
         """Read a complete sum; one that cannot be true ends the cohort.
 
-        Who spoilt it cannot be told: its members stay with their hellos.
+        Who spoilt it cannot be told: its members stay with what is known of them.
         """
-        state = self._before
+        question = cohort.question
+        assert question is not None
         self._dirty = True
-        del self.open[number]
-        if cohort.counts is not None:
-            self._remember(number, cohort, numbers)
-            return
-        if numbers is None or not _is_count(numbers, state.rows_of(cohort.members)):
-            return
-        if not state.left.isdisjoint(cohort.members):
-            self._freed = [*cohort.members, *self._freed]
-            return
-        groups = join_seeds(numbers, cohort.seeds, state.params.min_cell)
-        counted = np.bincount(groups, weights=numbers).astype(np.int64)
-        # At the end: cohorts stand in the order in which they were asked.
-        self.open[number] = cohort.asked_next(groups=groups, counts=counted, total=None)
+        read = {COUNT: self._counted, SUM: self._summed, SCORE: self._scored}
+        if numbers is None or not read[question.kind](
+            number, cohort, question, numbers
+        ):
+            del self.cohorts[number]
 
-    def _remember(self, number: int, cohort: Cohort, numbers: Ints | None) -> None:
-        """Keep the cells of a cohort that has answered all, if they can be."""
-        assert cohort.counts is not None
-        if numbers is None:
-            return
-        cells = cells_from(numbers, cohort.counts, cohort.seeds.shape[1])
-        if cells is None or (self._before.bounded and not _in_box(cells)):
-            return
+    def _counted(
+        self, number: int, cohort: Cohort, question: Question, numbers: Ints
+    ) -> bool:
+        """Join seeds to groups of enough rows, and ask for their sums."""
+        state = self._before
+        if not _is_count(numbers, state.rows_of(cohort.members)):
+            return False
+        *coarser, last = question.partitions
+        groups = joined(last, numbers, state.params.min_cell)
+        nested = (*coarser, groups)
+        self.cohorts[number] = cohort.put(
+            Question(SUM, nested), counts=numbers, partitions=nested
+        )
+        return True
+
+    def _summed(
+        self, number: int, cohort: Cohort, question: Question, numbers: Ints
+    ) -> bool:
+        """Keep the groups' sums: coarse ones are to be refined, finer ones are it."""
+        counts = cohort.counts
+        assert counts is not None
+        last = question.partitions[-1]
+        told = numbers.reshape(last.n_groups, -1)[:, 0]
+        if not np.array_equal(told, np.bincount(last.groups, counts)):
+            return False
+        if len(question.partitions) == 1:
+            moments = moments_from(question, numbers)
+            if moments is None or not self._is_inside(moments.means):
+                return False
+            self.cohorts[number] = cohort.put(None, moments=moments)
+            return True
+        cells = cells_from(question, numbers)
+        if cells is None or not self._is_inside(cells.means):
+            self._remember(number, cohort, coarse_cells(cohort))
+            return False
+        self._remember(number, cohort, sub_cells(cells, last, counts))
+        self.cohorts[number] = cohort.put(None)
+        return True
+
+    def _scored(
+        self, number: int, cohort: Cohort, question: Question, numbers: Ints
+    ) -> bool:
+        """Keep what a cohort says of the candidates."""
+        rows, at = self._before.rows_of(cohort.members), 0
+        for level in question.levels:
+            k = level.centers.shape[0]
+            each = numbers[at : at + 5 * k].reshape(k, 5)
+            if not _is_count(each[:, 0], rows) or each.min() < 0:
+                return False
+            at += 5 * k + 2
+        self._scores[number] = numbers
+        self.cohorts[number] = cohort.put(None)
+        return True
+
+    def _remember(self, number: int, cohort: Cohort, cells: Cells) -> None:
         self._answered[number] = cells
         self._spoken.extend(cohort.members)
 
+    def _is_inside(self, means: Floats) -> bool:
+        """Whether means lie in the agreed box, or within one width of it."""
+        if not self._before.bounded:
+            return True
+        slack = UNIT * means.shape[1]
+        return bool(np.all((means > LOW - slack) & (means < HIGH + slack)))
 
-def _in_box(cells: Cells) -> bool:
-    """Whether means lie in the agreed box, or within one width of it."""
-    slack = UNIT * cells.means.shape[1]
-    return bool(np.all((cells.means > LOW - slack) & (cells.means < HIGH + slack)))
+
+def coarse_cells(cohort: Cohort) -> Cells:
+    """Return a cohort's coarsest groups as cells, cut up by the counts of seeds."""
+    assert cohort.moments is not None
+    cells = cohort.moments.cells
+    return replace(cells, scatters=np.maximum(cells.scatters, 0.0))
 
 
 def _is_count(numbers: Ints, rows: int) -> bool:
     return (
         bool(np.all((numbers >= 0) & (numbers <= rows))) and int(numbers.sum()) == rows
     )
-
-
-def cells_from(numbers: Ints, counts: Ints, n_features: int) -> Cells | None:
-    """Return a cohort's cells from its summed fixed-point numbers, None if impossible.
-
-    Per group: rows, sum of rows, sum of squared norms.
-    """
-    k = counts.shape[0]
-    if not np.array_equal(numbers[:k], counts):
-        return None
-    sums = numbers[k:].astype(np.float64).reshape(k, n_features + 1) * UNIT
-    means = sums[:, :n_features] / counts[:, None]
-    scatters = sums[:, n_features] - counts * (means * means).sum(axis=1)
-    # Rounding to the fixed point can take a scatter of 0 a little below it.
-    slack = UNIT * (n_features + 1) * (1 + counts)
-    if not bool(np.all(scatters >= -slack * (1 + np.abs(means).sum(axis=1)))):
-        return None
-    return Cells(counts, means, np.maximum(scatters, 0.0))

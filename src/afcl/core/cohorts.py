@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server under `secure`: it hears hellos, then sums over cohorts and nothing else.
+"""The server that hears hellos, then sums over cohorts and nothing else.
 
-Clients are put into cohorts as they arrive. A cohort is asked twice: first how many of
-its rows lie nearest to each seed, then, with seeds joined until every group holds
-`min_cell` rows of the cohort, for the sums of each group. Every answer is masked, or
-encrypted under a key that the cohort's first member makes and holds (then it is asked
-for the key first, and to open every sum); only the sum over the whole cohort can be
-read. What the cohort said replaces its members' hellos in the server's memory (rule
-R8), and **its members are never asked again**, so that there is nothing to subtract
-from its sums.
+Clients are put into cohorts as they arrive, as large as can be. A cohort is asked how
+many of its rows lie nearest to each seed, then, with seeds joined until every group
+holds `min_cell` rows of the cohort, for the sums of each group; then the same about a
+finer partition inside these groups (:mod:`core.refine`); and when all cohorts have told
+their sums, how good the candidates are (rows per cluster, squared distances, valleys).
+Every answer is masked, or encrypted under a key that the cohort's first member makes
+and holds (then it is asked for the key first, and to open every sum); only the sum over
+the whole cohort can be read. What the cohort said replaces its members' hellos in the
+server's memory (rule R8).
 
-Cohorts answer one after the other (few at a time): the seeds that the first ones get
-come from the hellos, which mix clusters where clients are small, and each answer makes
-the seeds of the next ones better. See docs/decisions/0012-privacy.md.
+Who leaves or stays silent is left behind. Before any sum is known the others are asked
+again, without it. Once there is a sum with its rows in it they are not: the difference
+to a sum without them would be the rows of one client; such a cohort counts by the sums
+there are. See docs/decisions/0025-sums-over-sites.md.
 
 Members of a group of simulated clients answer by cohort (:class:`tasks.Parts`): the
 server is given the sum of several members' parts instead of one part after the other.
@@ -22,26 +24,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from afcl._typing import ClientId, Floats
 from afcl.core import rebuild, server
 from afcl.core.cells import concatenate, nothing
+from afcl.core.cohort_scores import with_scores
 from afcl.core.cohort_state import SecureState
-from afcl.core.cohort_sums import keep_parts
-from afcl.core.messages import Batch, Broadcast, Hello, Left, Update, refuse_unless
-from afcl.core.protocol import Clustering, Diagnostics
+from afcl.core.cohort_sums import coarse_cells, keep_parts
+from afcl.core.messages import (
+    Batch,
+    Broadcast,
+    Hello,
+    Left,
+    Level,
+    Update,
+    refuse_unless,
+)
+from afcl.core.protocol import Clustering, Diagnostics, server_rng
+from afcl.core.refine import coarse, finer
 from afcl.core.state import ServerState
-from afcl.core.tasks import OPENING, Cohort, Part, Parts, SecureHello, Task
+from afcl.core.tasks import (
+    COUNT,
+    OPENING,
+    SCORE,
+    Cohort,
+    Part,
+    Parts,
+    Question,
+    SecureHello,
+    Task,
+)
 
-#: Seeds, in multiples of the default preset's: a cohort is asked once, groups of seeds
-#: hold enough of its rows in any case, and finer groups keep clusters apart.
+#: Seeds on what cohorts have said, in multiples of the default preset's: cells of
+#: cohorts are finer than those of hellos.
 FINER = 2
-#: Rounds without any part after which cohorts stop waiting for who is silent.
+#: Fewest members of a cohort: of two, each could subtract itself.
+FEWEST = 3
+#: Most members, where nobody says how many: every two of them share a mask.
+MOST_MEMBERS = 256
+#: Rounds without any part after which a cohort stops waiting for who is silent: at the
+#: first question, when going on without somebody costs nothing,
 PATIENCE = 8
-#: Cohorts at work at a time: one, or this share of those that have answered.
-WAVE = 4
+#: and later.
+LONGER_PATIENCE = 24
+#: Purpose of the server's draws.
+REFINING = 1
 
 
 def agreed(state: SecureState, n_features: int, bounded: bool) -> SecureState:
@@ -101,8 +131,11 @@ def absorb_update(
     client, part = update.client, update.payload
     refuse_unless(client in state.hellos, f"client {client} has not said hello")
     refuse_unless(isinstance(part, Part), "an update must carry a masked part")
-    cohort = state.open.get(part.cohort)
-    refuse_unless(cohort is not None, f"cohort {part.cohort} is not at work")
+    cohort = state.cohorts.get(part.cohort)
+    refuse_unless(
+        cohort is not None and cohort.question is not None,
+        f"cohort {part.cohort} is not at work",
+    )
     assert cohort is not None
     refuse_unless(client in cohort.members, f"client {client} is in another cohort")
     refuse_unless(
@@ -143,7 +176,7 @@ def _asked_of(state: SecureState, given: Sequence[Parts]) -> Diagnostics:
     members = [client for parts in given for client in parts.members]
     order = sorted(range(len(members)), key=members.__getitem__)
     cohorts = [parts.cohort for parts in given for _ in parts.members]
-    phases = {parts.cohort: state.open[parts.cohort].phase for parts in given}
+    phases = {parts.cohort: state.cohorts[parts.cohort].phase for parts in given}
     asked = [cohorts[i] for i in order]
     return {
         "accepted": True,
@@ -153,105 +186,197 @@ def _asked_of(state: SecureState, given: Sequence[Parts]) -> Diagnostics:
 
 
 def absorb_left(state: SecureState, left: Left) -> tuple[SecureState, Diagnostics]:
-    """Dissolve the cohorts that wait for a client that is gone."""
+    """Go on without a client that is gone, where it is waited for."""
     broken = [
         number
-        for number, cohort in state.open.items()
+        for number, cohort in state.cohorts.items()
         if cohort.cannot_spare(left.client)
     ]
     state = replace(state, left=state.left | {left.client})
-    return _dissolved(state, broken), {"accepted": True}
+    for number in broken:
+        state = _without(state, number)
+    return state, {"accepted": True}
 
 
 def end_round(state: SecureState) -> SecureState:
     """Stop waiting for members that are silent for too long; let others begin."""
-    if not state.open:
+    working = state.working
+    if not working:
         return state
-    if state.idle < PATIENCE:
+    early = all(_is_first(cohort) for cohort in working.values())
+    if state.idle < (PATIENCE if early else LONGER_PATIENCE):
         return replace(state, idle=state.idle + 1)
-    owed = {client for cohort in state.open.values() for client in cohort.owing}
+    return stalled(state)
+
+
+def stalled(state: SecureState) -> SecureState:
+    """Stop waiting for whoever owes something."""
+    owed = {client for each in state.working.values() for client in each.owing}
+    if not owed:
+        return state
     state = replace(state, silent=state.silent | owed, idle=0)
-    return prepare(_dissolved(state, list(state.open)))
+    for number in state.working:
+        state = _without(state, number)
+    return prepare(state)
 
 
-def _dissolved(state: SecureState, numbers: list[int]) -> SecureState:
-    """Dissolve cohorts: their parts stay masked for ever, their members wait again.
+def _is_first(cohort: Cohort) -> bool:
+    """Whether nothing is known of a cohort's sums yet."""
+    return cohort.moments is None
 
-    They wait at the head of the queue.
+
+def _without(state: SecureState, number: int) -> SecureState:
+    """Go on with a cohort without its members that have left or are silent.
+
+    The parts that were given stay masked for ever.
     """
-    free = [client for number in numbers for client in state.open[number].members]
-    return replace(
-        state,
-        open={n: cohort for n, cohort in state.open.items() if n not in numbers},
-        waiting=(*free, *state.waiting),
-        dirty=state.dirty or bool(numbers),
-    )
+    cohort = state.cohorts[number]
+    away = state.left | state.silent
+    rest = tuple(client for client in cohort.members if client not in away)
+    cohorts = {n: each for n, each in state.cohorts.items() if n != number}
+    changes: dict[str, Any] = {"dirty": True}
+    able = len(rest) >= FEWEST and cohort.asked <= state.params.passes
+    question = cohort.question
+    assert question is not None
+    if question.kind == SCORE:
+        if able:
+            cohorts[number] = _renewed(cohort, rest, question)
+    elif cohort.moments is not None:
+        changes["answered"] = {**state.answered, number: coarse_cells(cohort)}
+        changes["spoken"] = state.spoken.union(cohort.members)
+    elif able:
+        first = coarse(question.partitions[0].seeds)
+        cohorts[number] = _renewed(cohort, rest, Question(COUNT, (first,)))
+        changes["waiting"] = (*_missing(cohort, rest), *state.waiting)
+    else:
+        changes["waiting"] = (*cohort.members, *state.waiting)
+    return replace(state, cohorts=cohorts, version=state.version + 1, **changes)
+
+
+def _missing(cohort: Cohort, rest: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
+    return tuple(client for client in cohort.members if client not in rest)
+
+
+def _renewed(cohort: Cohort, members: tuple[ClientId, ...], what: Question) -> Cohort:
+    """Return a cohort of fewer members that are asked anew, under a key of their own."""
+    return replace(cohort.put(what), members=members, key=None)
 
 
 # ------------------------------------------------------------------ heavy work
 
 
 def prepare(state: SecureState) -> SecureState:
-    """Rebuild on what the cohorts have said, then let the next ones begin.
+    """Let cohorts begin, refine them, and when all have told their sums, rebuild.
 
-    What was built stays where nothing was learnt: when a cohort has only been counted.
+    Then the candidates are scored by the cohorts that may be asked once more.
     """
     if not state.hellos or not state.dirty:
         return state
-    over = not state.open and len(state.present()) < state.params.cohort
-    heard = (len(state.hellos), state.total_rows())
-    basis = (len(state.answered), over, *heard)
-    if basis != state.basis:
-        state = replace(state, inner=_rebuilt(state, over), basis=basis)
-    return replace(_open_next(state), dirty=False, version=state.version + 1)
+    if state.inner is None:
+        state = _rebuilt(state)
+    state = _refined(_opened(state))
+    if not state.working:
+        state = _judged(_rebuilt(state))
+    return replace(state, dirty=False, version=state.version + 1)
 
 
-def _open_next(state: SecureState) -> SecureState:
-    """Form cohorts from who waits, in order of arrival, few at a time."""
-    size, waiting = state.params.cohort, state.present()
+def _opened(state: SecureState) -> SecureState:
+    """Form cohorts from who waits, in order of arrival, of as many as can be."""
+    waiting = state.present()
+    wanted = state.params.cohort
+    if len(waiting) < (wanted or FEWEST):
+        return state
     assert state.inner is not None
     assert state.inner.seeds is not None
-    seeds = state.inner.seeds
-    groups = np.arange(seeds.shape[0])
-    room = max(1, len(state.answered) // WAVE) - len(state.open)
-    begun: dict[int, Cohort] = {}
-    at = 0
-    while len(begun) < room and len(waiting) - at >= size:
-        # Who would be left over, too few for a cohort, joins the last one.
-        end = at + size if len(waiting) - at >= 2 * size else len(waiting)
-        cohort = Cohort(waiting[at:end], seeds, groups, keyed=state.scheme.keyed)
-        begun[state.opened + len(begun)] = cohort
-        at = end
-    taken = frozenset(waiting[:at])
+    # Who would be left over, too few for a cohort, joins the others.
+    number = len(waiting) // wanted if wanted else -(-len(waiting) // MOST_MEMBERS)
+    first = Question(COUNT, (coarse(state.inner.seeds),))
+    begun = {
+        state.opened + i: Cohort(members, first, keyed=state.scheme.keyed)
+        for i, members in enumerate(_dealt(waiting, number, wanted))
+    }
+    taken = frozenset(waiting)
     return replace(
         state,
-        open={**state.open, **begun},
-        opened=state.opened + len(begun),
+        cohorts={**state.cohorts, **begun},
+        opened=state.opened + number,
         waiting=tuple(client for client in state.waiting if client not in taken),
     )
 
 
-def _rebuilt(state: SecureState, over: bool) -> ServerState:
-    """Return the default preset's state on the cohorts' cells.
+def _dealt(
+    waiting: tuple[ClientId, ...], number: int, size: int | None
+) -> list[tuple[ClientId, ...]]:
+    """Cut a queue into so many pieces: of this size (the last one larger), or equal."""
+    n = len(waiting)
+    edges = [i * size if size else i * n // number for i in range(number)] + [n]
+    return [waiting[a:b] for a, b in zip(edges, edges[1:], strict=False)]
 
-    Clients whose cohort has not answered count by their hellos: all of them before the
-    first answer, and in the end those that are left over. In between they are left
-    out, because the cells of small clients mix clusters.
-    """
+
+def _refined(state: SecureState) -> SecureState:
+    """Ask the cohorts whose coarse sums are known about a finer partition."""
+    ready = {
+        number: cohort
+        for number, cohort in state.cohorts.items()
+        if cohort.question is None and len(cohort.partitions) == 1
+    }
+    every = [cohort.moments for cohort in ready.values() if cohort.moments]
+    if not every:
+        return state
+    n_rows = sum(int(each.counts.sum()) for each in every)
+    rng = server_rng(state.seed, REFINING, state.refined)
+    found = finer(every, n_rows, rng)
+    asked = {
+        number: cohort.put(Question(COUNT, (*cohort.partitions, partition)))
+        for (number, cohort), partition in zip(ready.items(), found, strict=True)
+    }
+    cohorts = {**state.cohorts, **asked}
+    return replace(state, cohorts=cohorts, refined=state.refined + 1)
+
+
+def _rebuilt(state: SecureState) -> SecureState:
+    """Build the default preset's state on the cohorts' cells and others' hellos."""
+    basis = (len(state.answered), len(state.hellos), state.total_rows())
+    if basis == state.basis:
+        return state
     bags = list(state.answered.values())
     cells = concatenate([nothing(state.n_features, 0), *bags])
     rows = np.array([bag.counts.sum() for bag in bags], dtype=np.int64)
-    if over or not bags:
-        others, their_rows = state.hellos_of_others()
-        cells = concatenate([cells, others])
-        rows = np.concatenate([rows, their_rows])
-    seeds = state.params.n_seeds or min(
-        256, FINER * state.params.seeds_for(state.total_rows())
-    )
-    params = replace(state.params, n_seeds=seeds, min_cell=1)
+    others, their_rows = state.hellos_of_others()
+    cells = concatenate([cells, others])
+    rows = np.concatenate([rows, their_rows])
+    params = replace(state.params, min_cell=1)
+    if bags:
+        seeds = params.n_seeds or FINER * params.seeds_for(state.total_rows())
+        params = replace(params, n_seeds=min(rebuild.MOST_SEEDS, seeds))
     everybody = Batch(np.arange(rows.shape[0]), cells, rows)
     inner, _ = server.absorb_batch(ServerState(params, state.seed), everybody)
-    return rebuild.prepare(inner)
+    return replace(state, inner=rebuild.prepare(inner), basis=basis, scores={})
+
+
+def _judged(state: SecureState) -> SecureState:
+    """Ask cohorts about the candidates, or take in what all of them have said."""
+    if not state.candidates:
+        return state
+    question = Question(
+        SCORE,
+        levels=tuple(
+            Level(level.centers, level.spreads, level.sizes, level.revision)
+            for level in state.candidates
+        ),
+    )
+    away = state.left | state.silent
+    asked = {
+        number: cohort.put(question)
+        for number, cohort in state.cohorts.items()
+        if number in state.answered
+        and number not in state.scores
+        and cohort.asked < state.params.passes
+        and away.isdisjoint(cohort.members)
+    }
+    if asked:
+        return replace(state, cohorts={**state.cohorts, **asked})
+    return with_scores(state)
 
 
 # ------------------------------------------------------------------ answering
@@ -263,24 +388,24 @@ def broadcast(state: SecureState) -> Broadcast:
     A group is given the cohorts at work, and sees itself whom it asks what.
     """
     if state.group is not None:
-        return Broadcast(state.version, None, frozenset(), group=state.open)
+        return Broadcast(state.version, None, frozenset(), group=state.working)
     tasks = {
         client: _task(state, number, cohort, cohort.members.index(client))
-        for number, cohort in state.open.items()
+        for number, cohort in state.working.items()
         for client in cohort.owing
     }
     return Broadcast(state.version, None, frozenset(tasks), tasks)
 
 
 def _task(state: SecureState, number: int, cohort: Cohort, place: int) -> Task:
+    assert cohort.question is not None
     return Task(
         number,
         cohort.phase,
         cohort.members,
         tuple(state.keys[client] for client in cohort.members),
         place,
-        cohort.seeds,
-        cohort.groups,
+        cohort.question,
         cohort.key if cohort.phase in OPENING else None,
         cohort.total,
     )
@@ -288,13 +413,15 @@ def _task(state: SecureState, number: int, cohort: Cohort, place: int) -> Task:
 
 def done(state: SecureState) -> bool:
     """Whether no cohort is at work and none can be formed."""
-    return bool(state.hellos) and not state.dirty and not state.open
+    return bool(state.hellos) and not state.dirty and not state.working
 
 
 def result(state: SecureState) -> Clustering:
-    """Return the best level on what the cohorts have said."""
-    assert state.inner is not None
-    return server.result(state.inner)
+    """Return the best level on what is known so far."""
+    inner = _rebuilt(state).inner
+    assert inner is not None
+    found = server.result(inner)
+    return replace(found, extra={**found.extra, "summed": len(state.spoken)})
 
 
 def progress(state: SecureState) -> Diagnostics:

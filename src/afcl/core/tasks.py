@@ -1,34 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a cohort is asked, what it answers, and how the answers are added up.
 
-The server adds numbers that it cannot read: masked ones (:class:`Masks`), or encrypted
-ones by another :class:`Scheme` that the privacy level brings along.
+A cohort is asked up to three kinds of questions (:class:`Question`): how many of its
+rows lie in each part of a partition, what the sums of these parts are, and how good a
+few clusterings are. The server adds numbers that it cannot read: masked ones
+(:class:`Masks`), or encrypted ones by another :class:`Scheme` that the privacy level
+brings along.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
-from afcl.core.messages import Cells, payload, refuse_unless
+from afcl.core.messages import Cells, Level, payload, refuse_unless
 
 #: One unit of the fixed-point numbers that are masked and summed.
-UNIT = 2.0**-16
-#: What a cohort is asked for first: rows per seed.
+UNIT = 2.0**-20
+#: Sums of squared distances in a score are rounded to this share of a cluster's spread,
+#: so that the difference of two of them does not tell how far away a single row is.
+COARSE = 1 / 16
+#: Tables with more features than this send variances of columns, not covariances.
+WIDE = 20
+#: Counts and sums of a cluster in a score: rows, squared distances, three of a valley.
+PER_CLUSTER = 5
+#: Sums of a whole clustering in a score: both silhouettes.
+PER_LEVEL = 2
+
+#: What a cohort is asked for: rows per part of a partition,
 COUNT = "count"
-#: What it is asked for then: sums per group of seeds.
+#: sums per part of it,
 SUM = "sum"
+#: how good a few clusterings are.
+SCORE = "score"
 #: What the first member of a cohort with a key is asked for besides, and alone.
 KEY = "key"
-#: It also opens both sums.
-OPEN_COUNT = "open count"
-OPEN_SUM = "open sum"
-#: How a sum is opened, by what was asked for.
-OPENING = {COUNT: OPEN_COUNT, SUM: OPEN_SUM}
+#: How a sum is opened by who holds the key, by what was asked for.
+OPENING = {COUNT: "open count", SUM: "open sum", SCORE: "open score"}
 
 
 @payload
@@ -44,15 +57,114 @@ class SecureHello:
 
 
 @payload
+@dataclass(frozen=True)
+class Partition:
+    """How rows are told apart inside the groups of a coarser partition.
+
+    A row that the coarser partition puts into group g goes to the nearest of the seeds
+    whose parent is g, and to that seed's own group. So the groups of this partition lie
+    inside the groups of the coarser one.
+
+    Attributes
+    ----------
+    seeds : (m, d)
+    parents : (m,)
+        Group of the coarser partition, in increasing order; 0 where there is none.
+    groups : (m,)
+        Groups that seeds are joined to, numbered without gaps.
+    """
+
+    seeds: Floats
+    parents: Ints
+    groups: Ints
+
+    @cached_property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return int(self.groups.max()) + 1
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where the seeds of each parent begin, and the end of the last."""
+        return np.searchsorted(self.parents, np.arange(int(self.parents[-1]) + 2))
+
+    @cached_property
+    def origins(self) -> Floats:
+        """The first seed of each group: what its sums are taken around."""
+        return self.seeds[np.unique(self.groups, return_index=True)[1]]
+
+
+@payload
+@dataclass(frozen=True)
+class Question:
+    """What all members of a cohort are asked alike.
+
+    Attributes
+    ----------
+    kind
+        :data:`COUNT`, :data:`SUM` or :data:`SCORE`.
+    partitions
+        Coarser first; the last one's groups are counted or summed.
+    levels
+        The clusterings to be scored.
+    """
+
+    kind: str
+    partitions: tuple[Partition, ...] = ()
+    levels: tuple[Level, ...] = ()
+
+    @cached_property
+    def n_features(self) -> int:
+        """Width of the table."""
+        first = self.levels[0].centers if self.levels else self.partitions[0].seeds
+        return int(first.shape[1])
+
+    @cached_property
+    def seconds(self) -> int:
+        """Second moments of a group that is summed.
+
+        Of the coarsest partition all covariances (in wide tables variances): finer
+        seeds are placed by them. Of finer ones the scatter.
+        """
+        d = self.n_features
+        if len(self.partitions) > 1:
+            return 1
+        return d if d > WIDE else d * (d + 1) // 2
+
+    @cached_property
+    def units(self) -> Floats:
+        """The unit of each number that is sent; their number is the answer's width."""
+        if self.kind == SCORE:
+            return np.concatenate([_score_units(level) for level in self.levels])
+        k = self.partitions[-1].n_groups
+        if self.kind == COUNT:
+            return np.ones(k)
+        each = np.full(1 + self.n_features + self.seconds, UNIT)
+        each[0] = 1.0
+        return np.tile(each, k)
+
+    @property
+    def width(self) -> int:
+        """How many numbers are summed."""
+        return int(self.units.shape[0])
+
+
+def _score_units(level: Level) -> Floats:
+    """Return the units of one clustering's numbers, cluster by cluster."""
+    each = np.ones((level.spreads.shape[0], PER_CLUSTER))
+    each[:, 1] = np.maximum(level.spreads * COARSE, UNIT)
+    return np.concatenate([each.ravel(), np.full(PER_LEVEL, UNIT)])
+
+
+@payload
 @dataclass(frozen=True, slots=True)
 class Task:
     """What one member of a cohort is asked for.
 
     `members` and `keys` are everybody's in the cohort, `place` is the member's own
-    position among them; `groups` joins the seeds (each seed's group), one to one while
-    rows are counted. In a cohort with a key, `public` is the key to encrypt under, and
-    `total` the encrypted sum that the first member is asked to open. Reveals to the
-    members who is in the cohort.
+    position among them. In a cohort with a key, `public` is the key to encrypt under,
+    and `total` the encrypted sum that the first member is asked to open. Reveals to the
+    members who is in the cohort, and aggregate positions.
     """
 
     cohort: int
@@ -60,8 +172,7 @@ class Task:
     members: tuple[int, ...]
     keys: tuple[str, ...]
     place: int
-    seeds: Floats
-    groups: Ints
+    question: Question
     public: Ints | None = None
     total: Ints | None = None
 
@@ -71,11 +182,12 @@ class Task:
 class Part:
     """A member's answer: masked numbers, uniform to whoever lacks the masks.
 
-    Reveals nothing by itself; the sum over the cohort reveals the cohort's counts
-    (phase `count`) or its counts, sums and sums of squares per group (phase `sum`).
-    In a cohort with a key the numbers of these two phases are bytes of ciphertexts, and
+    Reveals nothing by itself; the sum over the cohort reveals the cohort's rows per
+    seed (phase `count`), its counts and moments of groups (phase `sum`), or counts,
+    coarse sums of squared distances and of silhouettes of whole clusters (`score`).
+    In a cohort with a key the numbers of these phases are bytes of ciphertexts, and
     the first member also sends the public key (phase `key`, reveals nothing) and the
-    opened sums (`open count`, `open sum`: the cohort's numbers in the clear).
+    opened sums (`open ...`: the cohort's numbers in the clear).
     """
 
     cohort: int
@@ -143,26 +255,51 @@ def check_numbers(values: Ints, width: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Moments:
+    """A cohort's groups: counts, means, covariances (or variances) times counts."""
+
+    counts: Ints
+    means: Floats
+    seconds: Floats
+
+    @property
+    def cells(self) -> Cells:
+        """The groups as cells."""
+        traces = self.seconds if self.seconds.ndim == 2 else _diagonals(self.seconds)
+        return Cells(self.counts, self.means, traces.sum(axis=1))
+
+
+def _diagonals(matrices: Floats) -> Floats:
+    return np.diagonal(matrices, axis1=1, axis2=2)
+
+
+@dataclass(frozen=True, slots=True)
 class Cohort:
-    """A cohort at work.
+    """Clients whose sums are read together.
 
     Attributes
     ----------
-    members, seeds, groups
-        Who is in it, and what is asked about.
+    members, question
+        Who is in it, and what is asked; None: nothing, the server has to think.
+    asked
+        How many questions its members were asked.
     counts
-        Rows per group, once they are known.
+        Rows per seed of the finest partition that was counted.
+    moments
+        What the coarsest groups sum up to, once that is known.
     parts, answered
-        What was answered in this phase, and by whom.
+        What was answered to this question, and by whom.
     keyed, key, total
         Whether its first member holds a key, the public part of it, and the encrypted
         sum that waits to be opened.
     """
 
     members: tuple[ClientId, ...]
-    seeds: Floats
-    groups: Ints
+    question: Question | None
+    asked: int = 1
     counts: Ints | None = None
+    partitions: tuple[Partition, ...] = ()
+    moments: Moments | None = None
     parts: dict[tuple[ClientId, ...], Ints] = field(default_factory=dict)
     answered: frozenset[ClientId] = frozenset()
     keyed: bool = False
@@ -170,20 +307,20 @@ class Cohort:
     total: Ints | None = None
 
     @property
-    def question(self) -> str:
-        """What its members are asked for, apart from keys."""
-        return COUNT if self.counts is None else SUM
-
-    @property
     def phase(self) -> str:
-        """What is asked for now."""
+        """What is asked for now; nothing: the empty text."""
+        if self.question is None:
+            return ""
         if self.keyed and self.key is None:
             return KEY
-        return self.question if self.total is None else OPENING[self.question]
+        kind = self.question.kind
+        return kind if self.total is None else OPENING[kind]
 
     @property
     def owing(self) -> tuple[ClientId, ...]:
         """Who is asked in this phase and has not answered."""
+        if self.question is None:
+            return ()
         everybody = self.phase in OPENING
         asked = self.members if everybody else self.members[:1]
         if not self.answered:
@@ -192,7 +329,7 @@ class Cohort:
 
     def cannot_spare(self, client: ClientId) -> bool:
         """Whether the question at hand stays open if this client is gone."""
-        if client not in self.members:
+        if self.question is None or client not in self.members:
             return False
         holder = self.keyed and client == self.members[0]
         return self.phase == KEY or holder or client in self.owing
@@ -209,13 +346,13 @@ class Cohort:
         """Return the cohort in its next phase, in which nobody has answered."""
         return replace(self, parts={}, answered=frozenset(), **what)
 
+    def put(self, question: Question | None, **what: Any) -> Cohort:
+        """Return the cohort that is asked this next, or nothing for now."""
+        asked = self.asked + (question is not None)
+        return self.asked_next(question=question, asked=asked, total=None, **what)
+
     @property
     def width(self) -> int:
         """How many numbers are summed."""
-        per_group = 1 if self.counts is None else self.seeds.shape[1] + 2
-        return self.n_groups * per_group
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups of seeds."""
-        return int(self.groups.max()) + 1
+        assert self.question is not None
+        return self.question.width

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a member of a cohort answers, before it is hidden: numbers to be added up.
+
+Rows are read part by part. The numbers of several members can be computed in one go
+(a simulation does): each member's are rounded by themselves, as if it were alone.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.core.messages import Cells, Level
+from afcl.core.rows import Rows, as_rows
+from afcl.core.tasks import COUNT, PER_CLUSTER, SCORE, WIDE, Partition, Question
+from afcl.exceptions import InputError
+from afcl.kernels import assign, silhouettes, valleys
+
+#: What a client works on: its rows, or cells that stand for them.
+View: TypeAlias = Floats | Rows | Cells
+
+#: Sums up to this many units fit into 64 bits with room for a cohort of thousands.
+LARGEST = 2.0**50
+
+
+def numbers_for(question: Question, view: View) -> Ints:
+    """Return a member's own numbers, before they are masked."""
+    if isinstance(view, Cells):
+        totals = _totals(question, view, _alone(len(view)), 1)
+    else:
+        parts = as_rows(view).map(partial(_totals_of_rows, question))
+        totals = next(parts)
+        for more in parts:
+            totals += more
+    return _fixed(question, totals)[0]
+
+
+def numbers_of_many(question: Question, rows: Floats, sizes: Ints) -> Ints:
+    """Return the sum of several members' numbers; `sizes` are their numbers of rows."""
+    members = np.repeat(np.arange(sizes.shape[0]), sizes)
+    totals = _totals(question, _single(rows), members, sizes.shape[0])
+    summed: Ints = _fixed(question, totals).sum(axis=0)
+    return summed
+
+
+def _alone(n: int) -> Ints:
+    return np.zeros(n, dtype=np.int64)
+
+
+def _single(rows: Floats) -> Cells:
+    """Return rows as cells of one row each."""
+    n = rows.shape[0]
+    return Cells(np.ones(n, dtype=np.int64), rows, np.zeros(n))
+
+
+def _totals_of_rows(question: Question, rows: Floats) -> Floats:
+    return _totals(question, _single(rows), _alone(rows.shape[0]), 1)
+
+
+def _fixed(question: Question, totals: Floats) -> Ints:
+    """Return sums as whole numbers of their units."""
+    scaled = np.rint(totals / question.units)
+    if not bool(np.all(np.abs(scaled) < LARGEST)):
+        raise InputError(
+            "the sums are too large for fixed-point numbers: bring the columns to a "
+            "common scale"
+        )
+    return scaled.astype(np.int64)
+
+
+def _totals(question: Question, points: Cells, members: Ints, m: int) -> Floats:
+    """Return every member's sums, (m, width)."""
+    if question.kind == SCORE:
+        scores = [_scored(level, points, members, m) for level in question.levels]
+        return np.concatenate(scores, axis=1)
+    groups = groups_of(points.means, question.partitions)
+    columns = [points.counts.astype(np.float64)]
+    if question.kind != COUNT:
+        columns += _moments(question, points, groups)
+    k = question.partitions[-1].n_groups
+    return _added(columns, members * k + groups, m * k).reshape(m, -1)
+
+
+def _added(columns: list[Floats], slots: Ints, n: int) -> Floats:
+    """Return the sum of each column in every slot, (n, columns)."""
+    sums = [np.bincount(slots, weights=each, minlength=n) for each in columns]
+    return np.stack(sums, axis=1).astype(np.float64)
+
+
+def groups_of(points: Floats, partitions: tuple[Partition, ...]) -> Ints:
+    """Return the group of every point in the last of nested partitions."""
+    groups = np.zeros(points.shape[0], dtype=np.int64)
+    for each in partitions:
+        groups = each.groups[_nearest_inside(points, groups, each)]
+    return groups
+
+
+def _nearest_inside(points: Floats, parents: Ints, partition: Partition) -> Ints:
+    """Return the nearest of the seeds that have the same parent as the point."""
+    starts = partition.starts.tolist()
+    if len(starts) == 2:
+        return assign(points, partition.seeds)[0]
+    order = np.argsort(parents, kind="stable")
+    edges = np.searchsorted(parents[order], np.arange(len(starts))).tolist()
+    nearest = np.empty(points.shape[0], dtype=np.int64)
+    for parent in range(len(starts) - 1):
+        rows = order[edges[parent] : edges[parent + 1]]
+        if rows.size:
+            first, last = starts[parent], starts[parent + 1]
+            found, _ = assign(points[rows], partition.seeds[first:last])
+            nearest[rows] = first + found
+    return nearest
+
+
+def _moments(question: Question, points: Cells, groups: Ints) -> list[Floats]:
+    """Return first and second moments around the groups' origins, column by column.
+
+    A cell that stands for rows spreads alike in all directions, as far as is known.
+    """
+    weights = points.counts.astype(np.float64)
+    shifts = points.means - question.partitions[-1].origins[groups]
+    d = shifts.shape[1]
+    columns = [weights * shifts[:, i] for i in range(d)]
+    if question.seconds == 1 and len(question.partitions) > 1:
+        squares = weights * (shifts * shifts).sum(axis=1) + points.scatters
+        return [*columns, squares]
+    each = points.scatters / d
+    diagonal = [columns[i] * shifts[:, i] + each for i in range(d)]
+    if d > WIDE:
+        return [*columns, *diagonal]
+    mixed = [
+        diagonal[i] if i == j else columns[i] * shifts[:, j]
+        for i in range(d)
+        for j in range(i, d)
+    ]
+    return [*columns, *mixed]
+
+
+def _scored(level: Level, points: Cells, members: Ints, m: int) -> Floats:
+    """Return every member's numbers of one clustering: by cluster, then of it all."""
+    centers, k = level.centers, level.centers.shape[0]
+    weights = points.counts.astype(np.float64)
+    nearest, squares = assign(points.means, centers)
+    own = _added(
+        [weights, weights * squares + points.scatters], members * k + nearest, m * k
+    )
+    table = np.zeros((m, k, PER_CLUSTER))
+    table[:, :, :2] = own.reshape(m, k, 2)
+    # Whole numbers: whose they are makes no difference to the sum.
+    table[0, :, 2:] = valleys(points.means, weights, centers)
+    radii = points.scatters / points.counts
+    about = (centers, level.spreads, level.counts)
+    simplified, moment, _ = silhouettes(points.means, radii, *about)
+    sums = _added([weights * simplified, weights * moment], members, m)
+    return np.concatenate([table.reshape(m, -1), sums], axis=1)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Candidates judged by rows: what cohorts say of them, added up.
+
+Rows whose cohort has not said anything of the candidates count by the cells that are
+known of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from afcl._typing import Floats
+from afcl.core.cells import concatenate, nothing
+from afcl.core.cohort_state import SecureState
+from afcl.core.messages import Cells
+from afcl.core.path import scored, summary_silhouettes
+from afcl.core.protocol import PathLevel
+from afcl.core.tasks import COARSE, PER_CLUSTER, PER_LEVEL, UNIT
+from afcl.kernels import assign
+
+
+def with_scores(state: SecureState) -> SecureState:
+    """Return the state whose candidates have the scores that cohorts gave them."""
+    if not state.scores or state.inner is None:
+        return state
+    numbers = np.stack(list(state.scores.values())).sum(axis=0)
+    others = _others(state)
+    at, judged = 0, []
+    for level in state.candidates:
+        width = level.k * PER_CLUSTER + PER_LEVEL
+        judged.append(_judged(level, numbers[at : at + width], others))
+        at += width
+    inner = replace(state.inner, candidates=tuple(judged))
+    return replace(state, inner=inner)
+
+
+def _others(state: SecureState) -> Cells:
+    """Return the cells of all rows whose cohort gave no scores."""
+    silent = [c for n, c in state.answered.items() if n not in state.scores]
+    cells = [nothing(state.n_features, 0), *silent, state.hellos_of_others()[0]]
+    return replace(concatenate(cells), offsets=None)
+
+
+def _judged(level: PathLevel, numbers: Floats, others: Cells) -> PathLevel:
+    """Return a candidate with its figures; as it was if it has an empty cluster."""
+    table = numbers[:-PER_LEVEL].reshape(level.k, PER_CLUSTER).astype(np.float64)
+    units = np.maximum(level.spreads * COARSE, UNIT)
+    counts, scatters = table[:, 0], table[:, 1] * units
+    simplified, moment = (numbers[-PER_LEVEL:] * UNIT).tolist()
+    if len(others):
+        weights = others.counts.astype(np.float64)
+        nearest, squares = assign(others.means, level.centers)
+        own = weights * squares + others.scatters
+        counts = counts + np.bincount(nearest, weights, minlength=level.k)
+        scatters = scatters + np.bincount(nearest, own, minlength=level.k)
+        cell_simplified, cell_moment = summary_silhouettes(others, level)
+        simplified += float((weights * cell_simplified).sum())
+        moment += float((weights * cell_moment).sum())
+    valleys = table[:, 2:]
+    if not bool(np.all(counts > 0)):
+        return replace(level, valleys=np.zeros_like(valleys))
+    n = float(counts.sum())
+    bare = replace(level, sizes=counts, scatters=scatters, valleys=valleys)
+    return scored(bare, moment / n, simplified / n)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a cohort's rows are told apart, ever more finely, by sums alone.
+
+Where every site holds a few rows of each cluster, the cells of a site mix clusters, but
+the sums over sites do not have to. A first partition is placed by the hellos; its
+groups are joined until each holds `min_cell` rows of the cohort, and summed. From their
+counts, means and covariances the server draws rows that might have been (pseudo-rows),
+places finer seeds on these, and has the groups divided: inside each other, so that the
+difference of any two sums is a sum of groups that were released, of `min_cell` rows
+again. See docs/decisions/0025-sums-over-sites.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.core.messages import Cells
+from afcl.core.seeding import plus_plus
+from afcl.core.tasks import UNIT, WIDE, Moments, Partition, Question
+from afcl.kernels import assign, join_seeds, lloyd
+
+#: Finer seeds, per square root of rows,
+FINER_PER_ROOT = 4
+#: and at most.
+MOST_FINER = 400
+#: Pseudo-rows that finer seeds are placed on, at most, over all cohorts,
+MOST_PSEUDO = 20_000
+#: and at least so many of each cohort, if it has as many rows.
+LEAST_PSEUDO = 1_000
+#: Lloyd iterations that place them.
+PLACING = 25
+#: Largest share of a cell's scatter that where its seeds lie may explain.
+EXPLAINED = 0.9
+
+
+def coarse(seeds: Floats) -> Partition:
+    """Return the partition of all rows by these seeds, each a group of its own."""
+    m = seeds.shape[0]
+    return Partition(seeds, np.zeros(m, dtype=np.int64), np.arange(m))
+
+
+def joined(partition: Partition, counts: Ints, smallest: int) -> Partition:
+    """Join the seeds of each parent until every group holds `smallest` rows."""
+    starts = partition.starts.tolist()
+    groups = np.empty_like(partition.groups)
+    at = 0
+    for first, last in zip(starts, starts[1:], strict=False):
+        seeds = np.ascontiguousarray(partition.seeds[first:last])
+        held = np.ascontiguousarray(counts[first:last])
+        together = (
+            join_seeds(held, seeds, smallest)
+            if held.any()
+            else np.zeros(last - first, dtype=np.int64)
+        )
+        groups[first:last] = together + at
+        at += int(together.max()) + 1
+    return Partition(partition.seeds, partition.parents, groups)
+
+
+def moments_from(question: Question, numbers: Ints) -> Moments | None:
+    """Return a cohort's coarsest groups from its summed numbers, None if impossible."""
+    d = question.n_features
+    sums = _read(question, numbers)
+    counts, shifts = sums[:, 0], sums[:, 1 : 1 + d]
+    if not bool(np.all(counts >= 1)):
+        return None
+    seconds = sums[:, 1 + d :]
+    means = shifts / counts[:, None]
+    around = seconds if d > WIDE else _square(seconds, d)
+    around = around - counts.reshape(-1, *[1] * (around.ndim - 1)) * _products(means)
+    own = around if around.ndim == 2 else np.diagonal(around, axis1=1, axis2=2)
+    if not bool(np.all(own >= -_slack(counts, shifts)[:, None])):
+        return None
+    origins = question.partitions[-1].origins
+    return Moments(counts.astype(np.int64), origins + means, around)
+
+
+def cells_from(question: Question, numbers: Ints) -> Cells | None:
+    """Return a cohort's finest groups from its summed numbers, None if impossible."""
+    d = question.n_features
+    sums = _read(question, numbers)
+    counts, shifts = sums[:, 0], sums[:, 1 : 1 + d]
+    if not bool(np.all(counts >= 1)):
+        return None
+    means = shifts / counts[:, None]
+    scatters = sums[:, 1 + d] - counts * (means * means).sum(axis=1)
+    if not bool(np.all(scatters >= -d * _slack(counts, shifts))):
+        return None
+    origins = question.partitions[-1].origins
+    whole = counts.astype(np.int64)
+    return Cells(whole, origins + means, np.maximum(scatters, 0.0))
+
+
+def _read(question: Question, numbers: Ints) -> Floats:
+    """Return sums in agreed units, a row per group."""
+    sums: Floats = numbers * question.units
+    return sums.reshape(question.partitions[-1].n_groups, -1)
+
+
+def _slack(counts: Floats, shifts: Floats) -> Floats:
+    """Return how far below 0 rounding to the fixed point can take a variance.
+
+    A cohort's sum of so many rows has at most as many roundings.
+    """
+    return UNIT * (1 + counts) * (1 + np.abs(shifts).max(axis=1) / counts)
+
+
+def _square(flat: Floats, d: int) -> Floats:
+    """Return symmetric matrices from their upper triangles."""
+    full = np.zeros((flat.shape[0], d, d))
+    rows, columns = np.triu_indices(d)
+    full[:, rows, columns] = flat
+    full[:, columns, rows] = flat
+    return full
+
+
+def _products(means: Floats) -> Floats:
+    """Return squares of means, or (narrow tables) all products of two features."""
+    if means.shape[1] > WIDE:
+        return means * means
+    products: Floats = means[:, :, None] * means[:, None, :]
+    return products
+
+
+# ------------------------------------------------------------------ finer seeds
+
+
+def finer(
+    every: Sequence[Moments], n_rows: int, rng: np.random.Generator
+) -> list[Partition]:
+    """Return a finer partition for each of several cohorts.
+
+    Seeds are placed on the pseudo-rows of all cohorts; a group is divided among those
+    seeds that are the nearest to some of its own pseudo-rows.
+    """
+    most = max(LEAST_PSEUDO, MOST_PSEUDO // len(every))
+    drawn = [_pseudo_rows(each, most, rng) for each in every]
+    points = np.concatenate([points for points, _, _ in drawn])
+    weights = np.concatenate([weights for _, _, weights in drawn])
+    if points.shape[0] > MOST_PSEUDO:
+        some = np.sort(rng.choice(points.shape[0], MOST_PSEUDO, replace=False))
+        points, weights = points[some], weights[some]
+    k = min(MOST_FINER, int(FINER_PER_ROOT * math.sqrt(n_rows)), points.shape[0])
+    start = points[plus_plus(points, k, rng, weights)]
+    seeds, _ = lloyd(points, weights, start, PLACING)
+    return [_divided(seeds, points, groups) for points, groups, _ in drawn]
+
+
+def _pseudo_rows(
+    moments: Moments, most: int, rng: np.random.Generator
+) -> tuple[Floats, Ints, Floats]:
+    """Draw rows as Gaussian groups would have them; return them, groups, weights."""
+    counts = moments.counts
+    share = min(1.0, most / counts.sum())
+    sizes = np.maximum(1, np.rint(counts * share).astype(np.int64))
+    groups = np.repeat(np.arange(counts.shape[0]), sizes)
+    noise = rng.standard_normal((groups.shape[0], moments.means.shape[1]))
+    scaled = moments.seconds / counts.reshape(-1, *[1] * (moments.seconds.ndim - 1))
+    if scaled.ndim == 2:
+        noise *= np.sqrt(np.maximum(scaled, 0.0))[groups]
+    else:
+        values, vectors = np.linalg.eigh(scaled)
+        noise *= np.sqrt(np.maximum(values, 0.0))[groups]
+        edges = np.cumsum([0, *sizes.tolist()]).tolist()
+        for g, (a, b) in enumerate(zip(edges, edges[1:], strict=False)):
+            noise[a:b] = noise[a:b] @ vectors[g].T
+    points = moments.means[groups] + noise
+    return points, groups, np.repeat(counts / sizes, sizes)
+
+
+def _divided(seeds: Floats, points: Floats, groups: Ints) -> Partition:
+    """Divide groups among the seeds nearest to their own pseudo-rows."""
+    nearest, _ = assign(points, seeds)
+    pairs = np.unique(np.stack([groups, nearest], axis=1), axis=0)
+    chosen = np.ascontiguousarray(seeds[pairs[:, 1]])
+    return Partition(chosen, pairs[:, 0].copy(), np.arange(pairs.shape[0]))
+
+
+# ------------------------------------------------------------------ what it all says
+
+
+def sub_cells(cells: Cells, partition: Partition, counts: Ints) -> Cells:
+    """Return a cohort's cells cut up by the counts of their seeds.
+
+    Of a cell the server knows mean and scatter, and how many of its rows are nearest to
+    each of its seeds. So its rows are taken to lie at these seeds, moved so that mean
+    and scatter are right. Nothing more was released for it: a guess, finer than cells.
+    """
+    held = np.flatnonzero(counts)
+    mass, groups = counts[held], partition.groups[held]
+    seeds, k = partition.seeds[held], len(cells)
+    centers = np.stack(
+        [np.bincount(groups, mass * column, minlength=k) for column in seeds.T], axis=1
+    )
+    centers /= cells.counts[:, None]
+    offsets = seeds - centers[groups]
+    between = np.bincount(groups, mass * (offsets * offsets).sum(axis=1), minlength=k)
+    most = EXPLAINED * cells.scatters
+    shrink = np.sqrt(most / np.maximum(between, np.maximum(most, 1e-300)))
+    points = cells.means[groups] + shrink[groups, None] * offsets
+    rest = np.maximum(cells.scatters - between * shrink * shrink, 0.0)
+    return Cells(mass, points, rest[groups] * mass / cells.counts[groups])
