@@ -38,6 +38,7 @@ __all__ = [
     "squared_distances",
     "sums",
     "tally",
+    "valleys",
     "ward",
 ]
 
@@ -118,6 +119,9 @@ plus_plus = _either(
 tally = _either(reference.tally, lambda X, centers, *_: X.size * centers.shape[0])
 silhouettes = _either(
     reference.silhouettes, lambda X, variances, centers, *_: X.size * centers.shape[0]
+)
+valleys = _either(
+    reference.valleys, lambda X, weights, centers: X.size * centers.shape[0]
 )
 crowding = _either(reference.crowding, lambda radii, means: means.size * means.shape[0])
 ward = _either(reference.ward, lambda counts, means: means.size * means.shape[0])

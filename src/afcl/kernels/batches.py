@@ -18,7 +18,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import Columns, apart, fold, pool
-from afcl.kernels.passes import move, pick_rows
+from afcl.kernels.passes import add_to_valleys, axes_between, move, pick_rows
 from afcl.kernels.tiles import TILE, differences, nearest_for, rank, score_rows
 
 _compiled = compiled(error_model="numpy")
@@ -307,11 +307,13 @@ def around(
     held: Ints,
     out: Columns,
     sums: Floats,
+    valleys: Ints,
 ) -> None:
     """Form every client's cells around the same centres, and its silhouettes' sums.
 
-    Without `spreads` (IN, empty) there are no silhouettes; otherwise `sums` (OUT) are
-    those of the simplified and the moment silhouette over each client's rows.
+    Without `spreads` (IN, empty) there are no silhouettes and no valleys; otherwise
+    `sums` (OUT) are those of the simplified and the moment silhouette over each
+    client's rows, and `valleys` (INOUT, zeros) its counts of rows between centres.
     """
     k, d = centers.shape
     numbers = rows_of(offsets, clients)
@@ -321,6 +323,7 @@ def around(
     simple, full = np.empty(n if scored else 0), np.empty(n if scored else 0)
     look(rows, numbers, centers, spreads, sizes, labels, gaps, simple, full)
     cells, into = cells_for(k, d)
+    axes = axes_between(centers[: k if scored else 0])
     at = 0
     for index in range(clients.shape[0]):
         clear(k, cells)
@@ -332,6 +335,9 @@ def around(
             if scored:
                 sums[index, 0] += simple[row]
                 sums[index, 1] += full[row]
+                add_to_valleys(
+                    rows, numbers[row], 1, labels[row], centers, axes, valleys[index]
+                )
         at = end
         size = finish(k, cells, centers)
         held[index] = send(size, min_cell, cells, into, places[index], out)

@@ -22,6 +22,7 @@ from afcl.kernels.passes import silhouettes as silhouettes
 from afcl.kernels.passes import squared_distances as squared_distances
 from afcl.kernels.passes import sums as sums
 from afcl.kernels.passes import tally as tally
+from afcl.kernels.passes import valleys as valleys
 from afcl.kernels.path import crowding as crowding
 from afcl.kernels.path import levels as levels
 from afcl.kernels.path import ward as ward

@@ -7,14 +7,14 @@ not depend on the number of threads.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
-from afcl.kernels.groups import add_up, squared
-from afcl.kernels.reference import Tally, in_order
+from afcl.kernels.groups import add_up, apart, squared
+from afcl.kernels.reference import PLACES, SLAB, Tally, in_order
 from afcl.kernels.threads import in_ranges, matrix_products
 from afcl.kernels.tiles import (
     TILE,
@@ -244,6 +244,92 @@ def _contrast(inside: float, outside: float, size: float) -> float:
     if larger > 0 and size > 1:
         return (outside - inside) / larger
     return 0.0
+
+
+# ------------------------------------------------------------------ valleys
+
+
+class Axes(NamedTuple):
+    """From every centre A to its nearest, B: B - A and its squared length.
+
+    Rows that belong to centre c are counted for the ``members`` from ``starts[c]`` up
+    to ``starts[c + 1]``: the centres that are c, or whose nearest is c.
+    """
+
+    starts: Ints
+    members: Ints
+    directions: Floats
+    lengths: Floats
+
+
+@_compiled
+def axes_between(centers: Floats) -> Axes:
+    """Return the axes along which valleys are sought; see :func:`reference.valleys`."""
+    k, d = centers.shape
+    nearest, lengths = np.zeros(k, dtype=np.int64), np.full(k, np.inf)
+    directions, starts = np.empty((k, d)), np.zeros(k + 1, dtype=np.int64)
+    for own in range(k):
+        for other in range(k):
+            length = apart(centers, own, centers, other)
+            if other != own and length < lengths[own]:
+                lengths[own] = length
+                nearest[own] = other
+        for feature in range(d):
+            directions[own, feature] = (
+                centers[nearest[own], feature] - centers[own, feature]
+            )
+    members = np.empty(2 * k, dtype=np.int64)
+    found = 0
+    for label in range(k):
+        for own in range(k):
+            usable = 0.0 < lengths[own] < np.inf
+            if usable and (own == label or nearest[own] == label):
+                members[found] = own
+                found += 1
+        starts[label + 1] = found
+    return Axes(starts, members[:found], directions, lengths)
+
+
+@_compiled
+def add_to_valleys(
+    X: Floats,
+    row: int,
+    weight: float,
+    label: int,
+    centers: Floats,
+    axes: Axes,
+    counts: Floats,
+) -> None:
+    """Count a row (INOUT) in the slabs it lies in, of its centre and of others."""
+    for place in range(axes.starts[label], axes.starts[label + 1]):
+        own = axes.members[place]
+        along = 0.0
+        for feature in range(X.shape[1]):
+            shift = X[row, feature] - centers[own, feature]
+            along += shift * axes.directions[own, feature]
+        position = along / axes.lengths[own]
+        for column in range(3):
+            if abs(position - PLACES[column]) <= SLAB:
+                counts[own, column] += weight
+
+
+def valleys(X: Floats, weights: Floats, centers: Floats) -> Floats:
+    """Weight of the rows in three slabs between every centre and its nearest, (k, 3).
+
+    See :func:`reference.valleys`.
+    """
+    labels, _ = assign(X, centers)
+    return _valleys(readable(X), weights, labels, centers)
+
+
+@_compiled
+def _valleys(X: Floats, weights: Floats, labels: Ints, centers: Floats) -> Floats:
+    """Do it for rows whose nearest centres are known."""
+    axes = axes_between(centers)
+    counts = np.zeros((centers.shape[0], 3))
+    for row in range(X.shape[0]):
+        add_to_valleys(X, row, weights[row], labels[row], centers, axes, counts)
+    return counts
 
 
 # ------------------------------------------------------------------ k-means

@@ -31,6 +31,10 @@ Scored: TypeAlias = tuple[Floats, Floats, Floats, float, float]
 
 #: Least distance of two means in :func:`crowding`.
 CLOSEST = 1e-12
+#: Where the slabs of :func:`valleys` lie between two centres: middle, own, other end.
+PLACES = (0.5, 0.0, 1.0)
+#: How far a slab reaches to each side of its place.
+SLAB = 0.1
 
 
 def squared_distances(X: Floats, centers: Floats) -> Floats:
@@ -232,6 +236,34 @@ def _contrast(inside: Floats, outside: Floats, size: Floats) -> Floats:
     larger = np.maximum(inside, outside)
     usable = (larger > 0) & (size > 1)
     return np.where(usable, (outside - inside) / np.where(usable, larger, 1.0), 0.0)
+
+
+def valleys(X: Floats, weights: Floats, centers: Floats) -> Floats:
+    """Weight of the rows in three slabs between every centre and its nearest, (k, 3).
+
+    A row x whose nearest centre is A, or the centre B that is nearest to A, lies at
+    t = (x - A)(B - A) / |B - A|^2 on the axis from A to B. Counted for A are the rows
+    within :data:`SLAB` of t = 1/2, of t = 0 and of t = 1. Nothing is counted where
+    there is one centre only, or where A and B coincide.
+    """
+    X, k = X.astype(np.float64), centers.shape[0]
+    counts = np.zeros((k, len(PLACES)))
+    labels, _ = assign(X, centers)
+    apart = squared_distances(centers, centers)
+    np.fill_diagonal(apart, np.inf)
+    for own, other in enumerate(apart.argmin(axis=1)):
+        length = apart[own, other]
+        if not 0.0 < length < np.inf:
+            continue
+        between = np.flatnonzero((labels == own) | (labels == other))
+        along = np.zeros(between.shape[0])
+        for feature in range(X.shape[1]):
+            axis = centers[other, feature] - centers[own, feature]
+            along += (X[between, feature] - centers[own, feature]) * axis
+        for column, place in enumerate(PLACES):
+            inside = np.abs(along / length - place) <= SLAB
+            counts[own, column] = _added_up(weights[between[inside]])
+    return counts
 
 
 def crowding(radii: Floats, means: Floats) -> float:
