@@ -184,7 +184,7 @@ LEVELS = {
         ),
         PrivacyLevel(
             "secure",
-            ("secure", "secure+grouped(5)", "secure(he)"),
+            ("secure", "secure+summary", "secure+grouped(5)", "secure(he)"),
             ("default",),
             3,  # that of the level it goes with
             "afcl.privacy.secure:Secure",

@@ -25,8 +25,8 @@ from afcl.scale import Ranges, minmax_box, ranges_of
 
 #: The level everything is compared with.
 REFERENCE = "summary"
-#: Sites in a cohort, where there are enough.
-COHORT = 10
+#: The level of live runs where nobody names one.
+DEFAULT = "secure+summary"
 #: Fewest sites in a cohort: of two, each could subtract itself.
 SMALLEST_COHORT = 3
 #: The silhouette is computed on at most so many rows, drawn at random.
@@ -38,7 +38,8 @@ def default_levels(n_clients: int, bounded: bool) -> list[str]:
 
     `dp` needs public bounds of every column, `secure` at least three clients.
     """
-    known = (each.examples[0] for each in LEVELS.values() if each.audited)
+    known = [each.examples[0] for each in LEVELS.values() if each.audited]
+    known.insert(known.index("secure"), DEFAULT)
     return [
         str(level)
         for level in map(parse_level, known)
@@ -75,7 +76,7 @@ def audit(
     scale : "minmax" or (low, high)
         As in :class:`afcl.AFCL`; `dp` needs given bounds.
     cohort : int, default=None
-        Clients of a cohort at `secure`; None: ten, or all if there are fewer.
+        Clients of a cohort at `secure`; None: as many as there are.
     min_cell : int
         Smallest cell a client may describe.
     canary_trials : int
@@ -110,8 +111,6 @@ def audit(
     bounded = not isinstance(scale, str) and scale is not None
     chosen = list(levels or default_levels(len(arrays), bounded))
     parsed = [parse_level(text) for text in chosen]
-    if cohort is None:
-        cohort = max(SMALLEST_COHORT, min(COHORT, len(arrays)))
     auditor = _Auditor(
         arrays, rounds, seed, scale, cohort, min_cell, canary_trials, tuple(names)
     )
@@ -150,7 +149,7 @@ class _Auditor:
     rounds: int
     seed: int
     scale: Any
-    cohort: int
+    cohort: int | None
     min_cell: int
     trials: int
     names: tuple[str, ...]
@@ -200,7 +199,9 @@ class _Auditor:
     def _run(self, level: Level, curious: bool) -> Tapped:
         options: dict[str, Any] = {}
         if level.sends_cells:
-            options = {"min_cell": self.min_cell, "cohort": self.cohort}
+            options = {"min_cell": self.min_cell}
+            if self.cohort is not None and level.secure:
+                options["cohort"] = self.cohort
             if curious and level.family != "dp-rounds":
                 options["contacts"] = self.rounds + 1
         return tapped(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,13 +13,13 @@ from scipy.special import chdtrc
 from afcl.audit.canaries import CanaryResult
 from afcl.audit.findings import AttackResults
 from afcl.audit.wire import Tapped, TappedSite
+from afcl.core.cohort_answers import numbers_for
 from afcl.core.messages import Hello
 from afcl.core.tasks import KEY, OPENING, Part
 from afcl.core.terms import AskHello
 from afcl.privacy.accountant import compose, epsilon_of
 from afcl.privacy.attacks import Exchange, Released
 from afcl.privacy.levels import MASKS, Level
-from afcl.privacy.masks import numbers_for
 from afcl.runtime.codec import decode
 from afcl.runtime.site import Site
 from afcl.scale import Ranges
@@ -126,9 +126,8 @@ def _plain(run: Tapped, one: Exchange) -> bool:
     if part.phase == KEY:
         return False
     questions = {opening: question for question, opening in OPENING.items()}
-    question = replace(task, phase=questions.get(part.phase, part.phase))
     working = run.sites[one.client].working(one.request.terms)
-    own = numbers_for(question, working.rows)
+    own = numbers_for(task.question, working.rows)
     if own.tobytes() in part.values.tobytes():
         return True
     masked = task.public is None and part.phase not in questions

@@ -62,7 +62,7 @@ class TappedSite(Site):
 
     def _working(self, terms: Terms, method: AnyMethod, params: Any) -> Any:
         view = super()._working(terms, method, params)
-        cells = view.cells if isinstance(view, Sealed) else view
+        cells = view.shown if isinstance(view, Sealed) else view
         if isinstance(cells, Cells):
             self.stood.add(encode(cells))
         return view

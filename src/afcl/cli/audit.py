@@ -54,7 +54,7 @@ Bounds = Annotated[
 ]
 Cohort = Annotated[
     int | None,
-    typer.Option(help="Sites of a cohort at 'secure' (10, or all if there are fewer)."),
+    typer.Option(help="Sites of a cohort at 'secure' (all, at least 3)."),
 ]
 MinCell = Annotated[int, typer.Option(help="Smallest group of rows a site describes.")]
 AsJson = Annotated[
@@ -119,20 +119,18 @@ def audit(
     else:
         _show(found)
         if not privacy:
-            for line in _left_out(len(sites), cohort, public is not None):
+            for line in _left_out(len(sites), public is not None):
                 typer.echo(line)
     if found.broken:
         raise typer.Exit(1)
 
 
-def _left_out(n_sites: int, cohort: int | None, bounded: bool) -> Iterator[str]:
-    """Say what was chosen, or not audited, for want of sites or bounds."""
-    from afcl.audit.ladder import COHORT, SMALLEST_COHORT
+def _left_out(n_sites: int, bounded: bool) -> Iterator[str]:
+    """Say what was not audited, for want of sites or bounds."""
+    from afcl.audit.ladder import SMALLEST_COHORT
 
     if n_sites < SMALLEST_COHORT:
         yield "'secure' was not audited: it needs at least three sites."
-    elif cohort is None and n_sites < COHORT:
-        yield f"Cohorts at 'secure' were of all {n_sites} sites, not of {COHORT}."
     if not bounded:
         yield "'dp' was not audited: give public bounds with --ranges COLUMN=LOW:HIGH."
 

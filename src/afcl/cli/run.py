@@ -151,13 +151,16 @@ def cluster_files(
     from afcl import __version__
     from afcl.cli.execute import execute
     from afcl.data.sites import open_sites
+    from afcl.methods.presets import at_default_level
     from afcl.privacy import EXACT_WARNING, parse_level, too_small
-    from afcl.runtime.requirements import requirements
+    from afcl.runtime.requirements import reads_in_parts, requirements
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
 
     method, options, level = chosen_method(chosen)
     public = bounds(chosen["ranges"])
+    options, reason = at_default_level(method, options, len(paths))
+    level = options["privacy"] if reason else level
     requirements(method, method.parameters(**options), public or "minmax", len(paths))
     least = 1
     if level not in ("exact", "affine", "rival"):
@@ -169,10 +172,12 @@ def cluster_files(
         missing=chosen["missing"],
         min_rows=least,
         stream=stream,
-        whole="" if level == "summary" else _needing(chosen, level),
+        whole="" if reads_in_parts(level) else _needing(chosen, level),
     )
     as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])
     parameters = {**chosen, "privacy": level}
+    if reason:
+        parameters["privacy_reason"] = reason
     identity = fingerprint(
         [f"{s.name} {s.fingerprint()}" for s in sites.tables],
         {**parameters, "version": __version__},

@@ -78,7 +78,7 @@ def serve(
     resume: Resume = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
-    min_clients: MinClients = 2,
+    min_clients: MinClients = 3,
     tls: Certificates = None,
     names: Hostnames = [],
     insecure: Insecure = False,
@@ -154,6 +154,7 @@ def _new_plan(
     import secrets
 
     from afcl.cli.run import chosen_method
+    from afcl.methods.presets import at_default_level
     from afcl.privacy import EXACT_WARNING
     from afcl.runtime.live.server import PLAN, RunPlan
 
@@ -163,6 +164,11 @@ def _new_plan(
             "or choose another folder"
         )
     method, options, level = chosen_method(chosen)
+    options, reason = at_default_level(method, options, min_clients, live=True)
+    parameters = {**chosen, "privacy": level}
+    if reason:
+        parameters |= {"privacy": options["privacy"], "privacy_reason": reason}
+        print(f"privacy {options['privacy']}: {reason}", file=sys.stderr)
     method.parameters(**options)
     if level == "exact":
         print(f"warning: {EXACT_WARNING}", file=sys.stderr)
@@ -177,7 +183,7 @@ def _new_plan(
         bounds(ranges or chosen["ranges"]),
         patience,
         linger,
-        parameters={**chosen, "privacy": level},
+        parameters=parameters,
     )
     plan.request()
     plan.write(folder)

@@ -25,7 +25,7 @@ Seed = Annotated[int | None, typer.Option(help="Seed of everything random (0).")
 Cohort = Annotated[
     int | None,
     typer.Option(
-        help="Sites whose sums are read together at 'secure' (10, at least 3)."
+        help="Sites whose sums are read together (all, at least 3)."
     ),
 ]
 Stream = Annotated[
@@ -52,7 +52,7 @@ DEFAULTS: dict[str, Any] = {
     "preset": "default",
     "privacy": None,
     "min_cell": 5,
-    "cohort": 10,
+    "cohort": None,
     "max_cells": 1 << 20,
     "ranges": (),
     "seed": 0,

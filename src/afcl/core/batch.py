@@ -17,11 +17,12 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.cells import concatenate, empty_columns, offsets_of
 from afcl.core.client import HELLO_ITERATIONS
+from afcl.core.cohort_answers import numbers_of_many
 from afcl.core.draws import uniforms
 from afcl.core.messages import Cells, LevelReply, Plan, Summary
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import CLIENT
-from afcl.core.tasks import COUNT, UNIT, Cohort
+from afcl.core.tasks import Cohort
 
 T = TypeVar("T")
 
@@ -180,62 +181,19 @@ def cohort_sums(
 ) -> list[Ints]:
     """Return the sum of these members' parts, before masking, for every cohort.
 
-    `asked` are cohorts with the members that answer; see :func:`masks.numbers_for`.
-    Cohorts that are asked the same about the same seeds are worked on together.
+    `asked` are cohorts with the members that answer.
     """
-    alike: dict[tuple[int, str], list[int]] = {}
-    for position, (cohort, _) in enumerate(asked):
-        alike.setdefault((id(cohort.seeds), cohort.question), []).append(position)
-    sums: list[Ints] = [np.empty(0, dtype=np.int64)] * len(asked)
-    for (_, question), positions in alike.items():
-        seeds = asked[positions[0]][0].seeds
-        work = _counts if question == COUNT else _totals
 
-        def some(index: Ints, seeds: Floats = seeds, work: _Sums = work) -> list[Ints]:
-            return work(tables, [asked[i] for i in index.tolist()], seeds)
+    def some(index: Ints) -> list[Ints]:
+        return [_cohort_sum(tables, *asked[i]) for i in index.tolist()]
 
-        parts = spread(some, np.array(positions))
-        answers = [values for part in parts for values in part]
-        for position, values in zip(positions, answers, strict=True):
-            sums[position] = values
-    return sums
+    parts = spread(some, np.arange(len(asked)))
+    return [values for part in parts for values in part]
 
 
-class _Sums(Protocol):
-    def __call__(
-        self, tables: Tables, asked: list[tuple[Cohort, Ints]], seeds: Floats
-    ) -> list[Ints]: ...
-
-
-def _members(asked: list[tuple[Cohort, Ints]]) -> tuple[Ints, Ints]:
-    """Return the members that answer, one cohort after the other, and offsets."""
-    sizes = np.array([members.shape[0] for _, members in asked])
-    return np.concatenate([members for _, members in asked]), offsets_of(sizes)
-
-
-def _counts(
-    tables: Tables, asked: list[tuple[Cohort, Ints]], seeds: Floats
-) -> list[Ints]:
-    """Return the rows nearest to each seed."""
-    from afcl.kernels.batch_sums import count
-
-    return list(count(tables.rows, tables.offsets, *_members(asked), seeds))
-
-
-def _totals(
-    tables: Tables, asked: list[tuple[Cohort, Ints]], seeds: Floats
-) -> list[Ints]:
-    """Return per group of seeds the rows, then the sums in fixed point."""
-    from afcl.kernels.batch_sums import add
-
-    places = offsets_of(np.array([cohort.n_groups for cohort, _ in asked]))
-    groups = np.stack([cohort.groups for cohort, _ in asked])
-    members = _members(asked)
-    counts, totals = add(
-        tables.rows, tables.offsets, *members, seeds, groups, places, 1.0 / UNIT
-    )
-    edges = places.tolist()
-    return [
-        np.concatenate([counts[a:b], totals[a:b].ravel()])
-        for a, b in zip(edges, edges[1:], strict=False)
-    ]
+def _cohort_sum(tables: Tables, cohort: Cohort, members: Ints) -> Ints:
+    assert cohort.question is not None
+    sizes = tables.sizes[members]
+    firsts = tables.offsets[members] - offsets_of(sizes)[:-1]
+    rows = np.arange(int(sizes.sum())) + np.repeat(firsts, sizes)
+    return numbers_of_many(cohort.question, tables.rows[rows], sizes)

@@ -33,6 +33,7 @@ from afcl.core.messages import (
     refuse_unless,
 )
 from afcl.core.state import ServerState, total
+from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, Partition, Question
 
 #: Most rows a client may register: no sum over all clients overflows.
 MOST_ROWS = 1 << 40
@@ -111,7 +112,11 @@ def check_plan(plan: Any, n_features: int) -> None:
     refuse_unless(isinstance(plan, Plan), "expected seeds and candidates")
     refuse_unless(_is_table(plan.seeds, n_features), "seeds do not fit the rows")
     refuse_unless(isinstance(plan.candidates, tuple), "expected a tuple of candidates")
-    for level in plan.candidates:
+    _check_levels(plan.candidates, n_features)
+
+
+def _check_levels(levels: tuple[Any, ...], n_features: int) -> None:
+    for level in levels:
         refuse_unless(isinstance(level, Level), "expected levels as candidates")
         refuse_unless(
             _is_table(level.centers, n_features) and level.centers.shape[0] >= 2,
@@ -123,6 +128,55 @@ def check_plan(plan: Any, n_features: int) -> None:
             and _is_column(level.counts, k, float(1 << 60)),
             "a candidate's spreads or sizes cannot be",
         )
+
+
+def check_question(question: Any, n_features: int) -> None:
+    """Refuse, at a client, a question that no honest server asks."""
+    refuse_unless(isinstance(question, Question), "expected a question")
+    refuse_unless(question.kind in OPENING, f"{question.kind!r} cannot be answered")
+    about = (question.partitions, question.levels)
+    refuse_unless(
+        all(isinstance(each, tuple) for each in about)
+        and len(about[0]) <= MOST_NESTED
+        and bool(about[question.kind == SCORE])
+        and not about[question.kind != SCORE],
+        "expected partitions, or clusterings",
+    )
+    n_groups = 1
+    for partition in question.partitions:
+        refuse_unless(
+            isinstance(partition, Partition)
+            and _is_table(partition.seeds, n_features)
+            and _are_numbers(partition.parents, partition.seeds.shape[0])
+            and _are_numbers(partition.groups, partition.seeds.shape[0]),
+            "every seed needs a parent and a group, and the agreed columns",
+        )
+        refuse_unless(
+            _is_nested(partition, n_groups), "groups must lie inside each other"
+        )
+        n_groups = partition.n_groups
+    _check_levels(question.levels, n_features)
+
+
+def _are_numbers(array: Any, length: int) -> bool:
+    """Whether these are so many whole numbers that can number so many things."""
+    return (
+        isinstance(array, np.ndarray)
+        and array.dtype == np.int64
+        and array.shape == (length,)
+        and bool(np.all((array >= 0) & (array < length)))
+    )
+
+
+def _is_nested(partition: Partition, n_groups: int) -> bool:
+    """Whether every group has seeds, and those of one group have the same parent."""
+    parents, groups = partition.parents, partition.groups
+    pairs = np.unique(np.stack([groups, parents], axis=1), axis=0)
+    return (
+        np.array_equal(np.unique(parents), np.arange(n_groups))
+        and bool(np.all(np.diff(parents) >= 0))
+        and np.array_equal(pairs[:, 0], np.arange(partition.n_groups))
+    )
 
 
 def _is_table(array: Any, n_features: int) -> bool:

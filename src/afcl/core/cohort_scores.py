@@ -17,7 +17,7 @@ from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells
 from afcl.core.path import scored, summary_silhouettes
 from afcl.core.protocol import PathLevel
-from afcl.core.tasks import COARSE, PER_CLUSTER, PER_LEVEL, UNIT
+from afcl.core.tasks import PER_CLUSTER, PER_LEVEL
 from afcl.kernels import assign
 
 
@@ -45,10 +45,9 @@ def _others(state: SecureState) -> Cells:
 
 def _judged(level: PathLevel, numbers: Floats, others: Cells) -> PathLevel:
     """Return a candidate with its figures; as it was if it has an empty cluster."""
-    table = numbers[:-PER_LEVEL].reshape(level.k, PER_CLUSTER).astype(np.float64)
-    units = np.maximum(level.spreads * COARSE, UNIT)
-    counts, scatters = table[:, 0], table[:, 1] * units
-    simplified, moment = (numbers[-PER_LEVEL:] * UNIT).tolist()
+    table = numbers[:-PER_LEVEL].reshape(level.k, PER_CLUSTER)
+    counts, scatters = table[:, 0], table[:, 1]
+    simplified, moment = numbers[-PER_LEVEL:].tolist()
     if len(others):
         weights = others.counts.astype(np.float64)
         nearest, squares = assign(others.means, level.centers)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from immutables import Map
 
-from afcl._typing import ClientId, Ints
+from afcl._typing import ClientId, Floats, Ints
 from afcl.core.cells import concatenate, nothing, take
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
@@ -62,7 +62,7 @@ class SecureState:
     idle: int = 0
     cohorts: dict[int, Cohort] = field(default_factory=dict)
     answered: dict[int, Cells] = field(default_factory=dict)
-    scores: dict[int, Ints] = field(default_factory=dict)
+    scores: dict[int, Floats] = field(default_factory=dict)
     spoken: frozenset[ClientId] = frozenset()
     opened: int = 0
     refined: int = 0

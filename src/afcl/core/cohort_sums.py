@@ -17,7 +17,18 @@ from afcl.core.checks import HIGH, LOW
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells
 from afcl.core.refine import cells_from, joined, moments_from, sub_cells
-from afcl.core.tasks import COUNT, KEY, SCORE, SUM, UNIT, Cohort, Parts, Question
+from afcl.core.tasks import (
+    COUNT,
+    KEY,
+    PER_CLUSTER,
+    PER_LEVEL,
+    SCORE,
+    SUM,
+    UNIT,
+    Cohort,
+    Parts,
+    Question,
+)
 
 
 def keep_parts(state: SecureState, given: Sequence[Parts]) -> SecureState:
@@ -137,11 +148,12 @@ class _Work:
         rows, at = self._before.rows_of(cohort.members), 0
         for level in question.levels:
             k = level.centers.shape[0]
-            each = numbers[at : at + 5 * k].reshape(k, 5)
+            end = at + PER_CLUSTER * k
+            each = numbers[at:end].reshape(k, PER_CLUSTER)
             if not _is_count(each[:, 0], rows) or each.min() < 0:
                 return False
-            at += 5 * k + 2
-        self._scores[number] = numbers
+            at = end + PER_LEVEL
+        self._scores[number] = numbers * question.units
         self.cohorts[number] = cohort.put(None)
         return True
 

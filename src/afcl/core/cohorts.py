@@ -43,6 +43,7 @@ from afcl.core.messages import (
     Update,
     refuse_unless,
 )
+from afcl.core.params import MOST_SEEDS
 from afcl.core.protocol import Clustering, Diagnostics, server_rng
 from afcl.core.refine import coarse, finer
 from afcl.core.state import ServerState
@@ -206,18 +207,16 @@ def end_round(state: SecureState) -> SecureState:
     early = all(_is_first(cohort) for cohort in working.values())
     if state.idle < (PATIENCE if early else LONGER_PATIENCE):
         return replace(state, idle=state.idle + 1)
-    return stalled(state)
-
-
-def stalled(state: SecureState) -> SecureState:
-    """Stop waiting for whoever owes something."""
-    owed = {client for each in state.working.values() for client in each.owing}
-    if not owed:
-        return state
-    state = replace(state, silent=state.silent | owed, idle=0)
-    for number in state.working:
+    state = replace(state, silent=state.silent | waits_for(state), idle=0)
+    for number in working:
         state = _without(state, number)
     return prepare(state)
+
+
+def waits_for(state: SecureState) -> frozenset[ClientId]:
+    """Return who owes a part."""
+    working = state.working.values()
+    return frozenset(client for cohort in working for client in cohort.owing)
 
 
 def _is_first(cohort: Cohort) -> bool:
@@ -348,7 +347,7 @@ def _rebuilt(state: SecureState) -> SecureState:
     params = replace(state.params, min_cell=1)
     if bags:
         seeds = params.n_seeds or FINER * params.seeds_for(state.total_rows())
-        params = replace(params, n_seeds=min(rebuild.MOST_SEEDS, seeds))
+        params = replace(params, n_seeds=min(MOST_SEEDS, seeds))
     everybody = Batch(np.arange(rows.shape[0]), cells, rows)
     inner, _ = server.absorb_batch(ServerState(params, state.seed), everybody)
     return replace(state, inner=rebuild.prepare(inner), basis=basis, scores={})

@@ -14,6 +14,8 @@ from afcl.registry import LEVELS, criteria
 
 #: More cells per square root of rows than any client has.
 MOST_PER_ROOT = 1e6
+#: Most seeds, where nobody says how many.
+MOST_SEEDS = 256
 #: Fewer remembered cells than this would not show clusters.
 LEAST_CELLS = 1024
 
@@ -72,8 +74,10 @@ class DefaultParams:
         Share of the within-scatter that seeds may move before the path is rebuilt.
     privacy
         The level, as :func:`afcl.privacy.parse_level` reads it.
+    passes
+        Different sums a client is asked for where sums over cohorts are read.
     cohort
-        Clients whose sums are read together at the level `secure`, at least 3.
+        Clients whose sums are read together, at least 3; None: as many as there are.
     max_cells
         Cells the server remembers before it condenses them; see :mod:`core.budget`.
     """
@@ -89,7 +93,8 @@ class DefaultParams:
     candidates: int = 6
     drift: float = 0.01
     privacy: str = "summary"
-    cohort: int = 10
+    passes: int = 6
+    cohort: int | None = None
     max_cells: int = 1 << 20
 
     def __post_init__(self) -> None:
@@ -104,12 +109,14 @@ class DefaultParams:
             ("min_cell", 1),
             ("contacts", 1),
             ("candidates", 1),
+            ("passes", 5),
             ("cohort", 3),
             ("max_cells", LEAST_CELLS),
         ):
             value = getattr(self, name)
             _require(
-                isinstance(value, Integral) and int(value) >= least,
+                (isinstance(value, Integral) and int(value) >= least)
+                or (name == "cohort" and value is None),
                 f"{name} must be a whole number, at least {least}, not {value!r}",
             )
         _require(
@@ -136,7 +143,7 @@ class DefaultParams:
         """Return the number of seeds k0 for `n_rows` rows in all."""
         if self.n_seeds is not None:
             return self.n_seeds
-        return min(256, max(16, math.isqrt(4 * n_rows)), max(4, n_rows // 4))
+        return min(MOST_SEEDS, max(16, math.isqrt(4 * n_rows)), max(4, n_rows // 4))
 
     def clusters_for(self, n_rows: int, n_seeds: int) -> int:
         """Largest k that may be the answer."""

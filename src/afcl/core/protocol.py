@@ -221,6 +221,14 @@ class Method(Protocol[ParamsT, StateT]):
         """Act, for methods that think in rounds."""
         return state
 
+    def waits_for(self, state: StateT) -> frozenset[ClientId]:
+        """Return the clients without whose answer the method cannot go on.
+
+        When nothing has come for as long as a live run's patience lasts, these count
+        as gone, and the run goes on; if there are none, it ends.
+        """
+        return frozenset()
+
     def prepare(self, state: StateT) -> StateT:
         """Do the heavy work that was put off; nothing new absorbed, nothing done."""
         return state

@@ -225,6 +225,11 @@ def end_round(state: ServerState) -> ServerState:
     return state
 
 
+def waits_for(state: ServerState) -> frozenset[ClientId]:
+    """Return nobody: every answer helps, none is needed."""
+    return frozenset()
+
+
 def prepare(state: ServerState) -> ServerState:
     """Do the heavy work that was put off."""
     return rebuild.prepare(state)

@@ -32,6 +32,9 @@ PER_CLUSTER = 5
 #: Sums of a whole clustering in a score: both silhouettes.
 PER_LEVEL = 2
 
+#: Partitions that lie inside each other: a coarse one, a finer one.
+MOST_NESTED = 2
+
 #: What a cohort is asked for: rows per part of a partition,
 COUNT = "count"
 #: sums per part of it,

@@ -107,7 +107,8 @@ class AFCL(FederatedClusterer):
         prune: float = 0.02,
         candidates: int = 6,
         drift: float = 0.01,
-        cohort: int = 10,
+        passes: int = 6,
+        cohort: int | None = None,
         max_cells: int = 1 << 20,
     ) -> None:
         self.preset = preset
@@ -130,6 +131,7 @@ class AFCL(FederatedClusterer):
         self.prune = prune
         self.candidates = candidates
         self.drift = drift
+        self.passes = passes
         self.cohort = cohort
         self.max_cells = max_cells
 
@@ -137,8 +139,8 @@ class AFCL(FederatedClusterer):
         method, options, _ = resolve(self.get_params(deep=False))
         return method, options
 
-    def _before_run(self, sizes: list[int]) -> None:
-        _, options, level = resolve(self.get_params(deep=False))
+    def _before_run(self, sizes: list[int], options: dict[str, Any]) -> None:
+        level = options.get("privacy") or resolve(self.get_params(deep=False))[2]
         if level == "exact":
             warnings.warn(EXACT_WARNING, PrivacyWarning, stacklevel=4)
         note = too_small(sizes, options.get("min_cell", 1), level)

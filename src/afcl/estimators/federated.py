@@ -22,6 +22,7 @@ from afcl.estimators import storage
 from afcl.estimators.clients import Table, aligned, is_source
 from afcl.exceptions import InputError
 from afcl.kernels import assign
+from afcl.methods.presets import at_default_level
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import Outcome, simulate
@@ -108,7 +109,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         """Return the method and its options; every subclass says which."""
         raise NotImplementedError
 
-    def _before_run(self, sizes: list[int]) -> None:
+    def _before_run(self, sizes: list[int], options: dict[str, Any]) -> None:
         """Warn of what the user should know before anything is sent."""
 
     # ------------------------------------------------------------------ fitting
@@ -224,7 +225,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             if table.shape[0] == 0:
                 raise InputError(f"client {name} has no rows left")
         method, options = self._method()
-        self._before_run([table.shape[0] for table in tables])
+        options, _ = at_default_level(method, options, len(tables), self.scale)
+        self._before_run([table.shape[0] for table in tables], options)
         spec = Spec(
             method,
             options,

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of rows and sums over cohorts, for many clients in one call, compiled.
+"""Groups of rows, for many clients in one call, compiled.
 
-Rows lie one after the other as in :mod:`.batches`. The oracles are
-:mod:`privacy.grouping`, :mod:`privacy.masks` (before anything is masked) and
-:mod:`core.cohorts`, in a loop.
+Rows lie one after the other as in :mod:`.batches`. The oracle is
+:mod:`privacy.grouping`, in a loop.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.kernels import native
-from afcl.kernels.batches import look, rows_of
 from afcl.kernels.compiling import compiled
 
 _compiled = compiled(error_model="numpy")
@@ -77,85 +75,3 @@ def _standardised(X: Floats) -> Floats:
         for row in range(n):
             unit[row, feature] /= deviation
     return unit
-
-
-@_compiled
-def count(
-    rows: Floats, offsets: Ints, members: Ints, cohorts: Ints, seeds: Floats
-) -> Ints:
-    """Rows of every cohort nearest to each seed, (cohorts, k).
-
-    Cohort i has the members ``members[cohorts[i]:cohorts[i + 1]]``.
-    """
-    n = cohorts.shape[0] - 1
-    numbers = rows_of(offsets, members)
-    labels = _labels(rows, numbers, seeds)
-    counts = np.zeros((n, seeds.shape[0]), dtype=np.int64)
-    at = 0
-    for cohort in range(n):
-        for member in range(cohorts[cohort], cohorts[cohort + 1]):
-            client = members[member]
-            for _ in range(offsets[client], offsets[client + 1]):
-                counts[cohort, labels[at]] += 1
-                at += 1
-    return counts
-
-
-@_compiled
-def _labels(rows: Floats, numbers: Ints, seeds: Floats) -> Ints:
-    """Return the nearest seed of these rows."""
-    labels = np.empty(numbers.shape[0], dtype=np.int64)
-    none = np.empty(0)
-    gaps = np.empty(numbers.shape[0])
-    look(rows, numbers, seeds, none, none, labels, gaps, none, none)
-    return labels
-
-
-@_compiled
-def add(
-    rows: Floats,
-    offsets: Ints,
-    members: Ints,
-    cohorts: Ints,
-    seeds: Floats,
-    groups: Ints,
-    places: Ints,
-    per_unit: float,
-) -> tuple[Ints, Ints]:
-    """Add up every cohort's rows: per group the rows, and d + 1 fixed-point sums.
-
-    The groups of cohort i are written from ``places[i]`` on. Each member rounds its own
-    sums (of rows, then of squared norms) to units, `per_unit` of which are 1.
-    """
-    d = seeds.shape[1]
-    n = cohorts.shape[0] - 1
-    numbers = rows_of(offsets, members)
-    labels = _labels(rows, numbers, seeds)
-    counts = np.zeros(places[n], dtype=np.int64)
-    totals = np.zeros((places[n], d + 1), dtype=np.int64)
-    sums = np.empty((seeds.shape[0], d + 1))
-    at = 0
-    for cohort in range(n):
-        first = places[cohort]
-        size = places[cohort + 1] - first
-        for member in range(cohorts[cohort], cohorts[cohort + 1]):
-            client = members[member]
-            for mine in range(size):
-                for column in range(d + 1):
-                    sums[mine, column] = 0.0
-            for row in range(offsets[client], offsets[client + 1]):
-                mine = groups[cohort, labels[at]]
-                at += 1
-                counts[first + mine] += 1
-                square = 0.0
-                for feature in range(d):
-                    value = rows[row, feature]
-                    sums[mine, feature] += value
-                    square += value * value
-                sums[mine, d] += square
-            for mine in range(size):
-                for column in range(d + 1):
-                    totals[first + mine, column] += np.int64(
-                        np.rint(sums[mine, column] * per_unit)
-                    )
-    return counts, totals

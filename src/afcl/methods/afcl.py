@@ -47,7 +47,7 @@ def _server(state: State) -> ModuleType:
     """Return the module of the server whose state this is.
 
     Both define `agreed`, `announced`, `absorb_hello`, `absorb_update`, `absorb_left`,
-    `absorb_batch`, `end_round`, `prepare`, `broadcast`, `done`, `result` and
+    `absorb_batch`, `end_round`, `waits_for`, `prepare`, `broadcast`, `done`, `result` and
     `progress`, as functions of their state.
     """
     return cohorts if isinstance(state, SecureState) else server
@@ -146,6 +146,11 @@ class Afcl(Method[DefaultParams, State]):
         """Return the state as it is, or let cohorts stop waiting for who is silent."""
         ended: State = _server(state).end_round(state)
         return ended
+
+    def waits_for(self, state: State) -> frozenset[ClientId]:
+        """Return the members of cohorts that owe a part."""
+        owing: frozenset[ClientId] = _server(state).waits_for(state)
+        return owing
 
     def prepare(self, state: State) -> State:
         """Seeds, path and candidates for what was absorbed."""

@@ -11,7 +11,7 @@ from afcl.core.params import DefaultParams
 from afcl.core.protocol import AnyMethod
 from afcl.exceptions import InputError
 from afcl.methods import get_method
-from afcl.privacy import level_for
+from afcl.privacy import default_level, level_for
 
 PRESETS = {"default": "afcl", "paper": "afcl-paper", "matlab": "afcl-matlab"}
 
@@ -32,15 +32,34 @@ def resolve(arguments: Mapping[str, Any]) -> tuple[AnyMethod, dict[str, Any], st
         raise InputError(
             f"preset {preset!r} is unknown: choose one of {', '.join(PRESETS)}"
         )
-    level = str(level_for(preset, arguments.get("privacy")))
+    privacy = arguments.get("privacy")
+    level = str(level_for(preset, privacy))
     names = _DEFAULT if preset == "default" else _PAPER
     options = {name: arguments[name] for name in names if name in arguments}
-    if level not in ("summary", "exact"):
+    if privacy is not None:
         options["privacy"] = level
     for name in ("n_seeds", "max_clusters"):
         if name in options:
             options[name] = _auto(name, options[name])
     return get_method(PRESETS[preset]), options, level
+
+
+def at_default_level(
+    method: AnyMethod,
+    options: dict[str, Any],
+    n_clients: int,
+    scale: Any = "minmax",
+    live: bool = False,
+) -> tuple[dict[str, Any], str]:
+    """Return options in which the privacy level stands, and why it is that one.
+
+    A level that was named stays, for no reason ("").
+    """
+    if method.name != PRESETS["default"] or options.get("privacy") is not None:
+        return options, ""
+    contacts = options.get("contacts", DefaultParams().contacts)
+    level, reason = default_level(n_clients, scale, contacts, live)
+    return {**options, "privacy": level}, reason
 
 
 def _auto(name: str, value: int | str) -> int | None:

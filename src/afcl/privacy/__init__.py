@@ -14,6 +14,7 @@ from typing import Any
 from afcl.privacy.levels import (
     EXACT_WARNING,
     Level,
+    default_level,
     level_for,
     parse_level,
     too_small,
@@ -23,6 +24,7 @@ __all__ = [
     "EXACT_WARNING",
     "Level",
     "audit",
+    "default_level",
     "level_for",
     "parse_level",
     "too_small",

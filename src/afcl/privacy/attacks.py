@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.cohort_sums import cells_from
 from afcl.core.messages import (
     Addressed,
     Cells,
@@ -31,7 +30,8 @@ from afcl.core.messages import (
 )
 from afcl.core.paper.pulls import Pulls
 from afcl.core.params import PaperParams
-from afcl.core.tasks import OPEN_SUM, SUM, UNIT, Masks, Part, SecureHello, Task
+from afcl.core.refine import cells_from, moments_from
+from afcl.core.tasks import OPENING, SUM, UNIT, Masks, Part, SecureHello, Task
 from afcl.core.terms import AskHello, AskStep
 from afcl.scale import Ranges
 
@@ -289,9 +289,10 @@ def cohort_sums(heard: Sequence[Exchange]) -> list[Released]:
             continue
         task = request.payload.own
         if payload.phase == SUM and task.public is None:
-            key = (payload.cohort, *task.members)
+            depth = len(task.question.partitions)
+            key = (payload.cohort, depth, *task.members)
             parts[key][client], tasks[key] = payload.values, task
-        elif payload.phase == OPEN_SUM:
+        elif payload.phase == OPENING[SUM]:
             found.append(_cohort_cells(payload.values, task))
     for key, values in parts.items():
         if len(values) == len(tasks[key].members):
@@ -303,10 +304,12 @@ def cohort_sums(heard: Sequence[Exchange]) -> list[Released]:
 
 def _cohort_cells(numbers: Ints, task: Task) -> Released | None:
     """Return a cohort's sums as cells, None if they cannot be any."""
-    counts = numbers[: int(task.groups.max()) + 1]
-    if not bool(np.all(counts > 0)):
-        return None
-    cells = cells_from(numbers, counts, task.seeds.shape[1])
+    cells: Cells | None
+    if len(task.question.partitions) > 1:
+        cells = cells_from(task.question, numbers)
+    else:
+        moments = moments_from(task.question, numbers)
+        cells = None if moments is None else moments.cells
     if cells is None:
         return None
     return Released(task.members, cells, step=UNIT * len(task.members))

@@ -15,7 +15,6 @@ from afcl.core.batch import Spread, Tables, at_once, condense
 from afcl.core.cells import cells_of, concatenate, offsets_of
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
-from afcl.privacy.secure import on_grid
 
 
 def extremes(tables: Tables, smallest: int, spread: Spread = at_once) -> Floats:
@@ -42,7 +41,7 @@ def hellos(
     seed: int,
     spread: Spread = at_once,
 ) -> Cells:
-    """Return the cells that all clients say hello with, on the hello's grid."""
+    """Return the cells that all clients say hello with."""
 
     def form(clients: Ints) -> Cells:
         rows, labels, first = _grouped(tables, clients, smallest)
@@ -54,10 +53,9 @@ def hellos(
     groups = concatenate(spread(form, everybody))
     assert groups.offsets is not None
     points = Tables(groups.means, groups.offsets)
-    cells = concatenate(
+    return concatenate(
         spread(lambda some: condense(points, some, params, seed, groups), everybody)
     )
-    return replace(on_grid(cells), offsets=cells.offsets)
 
 
 def _grouped(tables: Tables, clients: Ints, smallest: int) -> tuple[Floats, Ints, Ints]:

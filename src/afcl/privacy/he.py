@@ -25,7 +25,17 @@ import numpy as np
 
 from afcl._typing import Ints
 from afcl.core.messages import payload, refuse_unless
-from afcl.core.tasks import COUNT, KEY, OPENING, Part, Task, check_numbers
+from afcl.core.cohort_answers import numbers_for
+from afcl.core.params import DefaultParams
+from afcl.core.tasks import (
+    KEY,
+    OPENING,
+    SUM,
+    Part,
+    Question,
+    Task,
+    check_numbers,
+)
 from afcl.exceptions import RejectedMessage
 from afcl.privacy import ckks
 from afcl.privacy.masks import (
@@ -33,7 +43,6 @@ from afcl.privacy.masks import (
     Sealed,
     check_task,
     digest,
-    numbers_for,
     remember,
 )
 
@@ -90,7 +99,7 @@ class Held:
 
 
 def answer(
-    task: Task, sealed: Sealed, held: Held | None, min_cell: int
+    task: Task, sealed: Sealed, held: Held | None, params: DefaultParams
 ) -> tuple[Part, Held]:
     """Return a member's answer, and what it remembers."""
     check_task(task, sealed)
@@ -99,9 +108,9 @@ def answer(
     if task.phase == KEY:
         values, held = _give_key(task, sealed, held)
     elif task.phase in OPENING:
-        values, held = _give_part(task, sealed, held)
+        values, held = _give_part(task, sealed, held, params)
     else:
-        values, held = _open(task, sealed, held, min_cell)
+        values, held = _open(task, sealed, held, params.min_cell)
     return Part(task.cohort, task.phase, values), held
 
 
@@ -130,14 +139,16 @@ def _give_key(task: Task, sealed: Sealed, held: Held) -> tuple[Ints, Held]:
     )
 
 
-def _give_part(task: Task, sealed: Sealed, held: Held) -> tuple[Ints, Held]:
+def _give_part(
+    task: Task, sealed: Sealed, held: Held, params: DefaultParams
+) -> tuple[Ints, Held]:
     """Encrypt a member's numbers; the holder does so under its own key only."""
     refuse_unless(task.public is not None, "nothing to encrypt under")
     assert task.public is not None
     own = (held.cohort, held.public) == (_name(task), _digest(task.public))
     refuse_unless(task.place > 0 or own, "this client has made another key")
-    asked = remember(held.asked, task.phase, digest(task))
-    values = ckks.encrypt(task.public, numbers_for(task, sealed.rows))
+    asked = remember(held.asked, task, digest(task), params)
+    values = ckks.encrypt(task.public, numbers_for(task.question, sealed.rows))
     return values, replace(held, asked=asked)
 
 
@@ -154,7 +165,7 @@ def _open(task: Task, sealed: Sealed, held: Held, min_cell: int) -> tuple[Ints, 
     question = replace(task, phase=questions[task.phase], public=None, total=None)
     name = digest(question)
     refuse_unless(
-        held.cohort == _name(task) and name in (*held.asked.counts, *held.asked.sums),
+        held.cohort == _name(task) and name in held.asked.tasks,
         "this client holds no key for this sum",
     )
     note = f"{name} {_digest(task.total)}"
@@ -162,21 +173,26 @@ def _open(task: Task, sealed: Sealed, held: Held, min_cell: int) -> tuple[Ints, 
         note in held.opened or not any(each.startswith(name) for each in held.opened),
         "another sum was opened for the same question",
     )
-    own = numbers_for(question, sealed.rows)
+    own = numbers_for(task.question, sealed.rows)
     context = _own_context(sealed, held)
     numbers = ckks.decrypt(context, task.total, own.shape[0])
-    k = int(task.groups.max()) + 1
-    if numbers is None or not _may_be_shown(numbers[:k], own[:k], question, min_cell):
+    if numbers is None or not _may_be_shown(numbers, own, task.question, min_cell):
         numbers = np.full(own.shape, -1, dtype=np.int64)
     if note not in held.opened:
         held = replace(held, opened=(*held.opened, note))
     return numbers, held
 
 
-def _may_be_shown(counts: Ints, own: Ints, question: Task, min_cell: int) -> bool:
+def _may_be_shown(
+    numbers: Ints, own: Ints, question: Question, min_cell: int
+) -> bool:
     """Whether a sum holds the client's own part, and sums no small groups."""
-    large = question.phase == COUNT or counts.shape[0] == 1
-    return bool(np.all(counts >= own)) and (large or int(counts.min()) >= min_cell)
+    if question.kind != SUM:
+        return bool(np.all((numbers >= own) | (question.units != 1.0)))
+    k = question.partitions[-1].n_groups
+    counts, mine = (each.reshape(k, -1)[:, 0] for each in (numbers, own))
+    large = k == 1 or int(counts.min()) >= min_cell
+    return bool(np.all(counts >= mine)) and large
 
 
 # ------------------------------------------------------------------ the secret half

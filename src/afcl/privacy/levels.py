@@ -3,7 +3,8 @@
 
 Which there are says :data:`afcl.registry.LEVELS`. A level is written as text, so that
 it travels in a run's options and stands in its result: ``summary``, ``grouped(5)``,
-``dp(4)``, ``dp(4, 1e-6)``, ``secure+grouped(5)``, ``secure(he)+grouped(5)``.
+``dp(4)``, ``dp(4, 1e-6)``, ``secure+summary``, ``secure+grouped(5)``,
+``secure(he)+grouped(5)``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 from afcl.exceptions import InputError
 from afcl.registry import LEVELS, levels_of, ways_to_write
@@ -30,7 +32,9 @@ DELTA = 1e-5
 MASKS = "masks"
 #: They are hidden by homomorphic encryption.
 HE = "he"
-_SECURE = {"secure": MASKS, "secure(he)": HE}
+#: They are not hidden: a simulation adds them up as they are.
+PLAIN = "plain"
+_SECURE = {"secure": MASKS, "secure(he)": HE, "secure(plain)": PLAIN}
 
 EXACT_WARNING = (
     "privacy level 'exact' uploads every row in a form the server can invert; "
@@ -56,7 +60,8 @@ class Level:
     secure
         Whether everything after the hello is a masked sum over a cohort.
     scheme
-        How that sum is hidden: `masks` or `he` (encrypted under a cohort's key).
+        How that sum is hidden: `masks`, `he` (encrypted under a cohort's key) or
+        `plain` (not at all, in simulations).
     detail
         What the brackets hold where it is neither a group nor an epsilon.
     """
@@ -82,7 +87,8 @@ class Level:
             text += f"({self.detail})"
         if not self.secure:
             return text
-        return f"secure(he)+{text}" if self.scheme == HE else f"secure+{text}"
+        how = "" if self.scheme == MASKS else f"({self.scheme})"
+        return f"secure{how}+{text}"
 
     @property
     def private(self) -> bool:
@@ -137,10 +143,10 @@ def _parsed(text: str) -> Level:
         raise _unknown(text)
     protection = LEVELS[family].protection_class()
     level: Level = protection.read(family, form["inside"], text)
-    if secure and not protection.goes_with_secure:
+    if secure and not (protection.goes_with_secure and level.sends_cells):
         raise InputError(
-            f"privacy {text!r}: secure goes with grouped(m) or dp(epsilon), "
-            "which protect the first message"
+            f"privacy {text!r}: secure goes with summary, grouped(m) or dp(epsilon), "
+            "which say what the first message shows"
         )
     return replace(level, secure=secure, scheme=scheme)
 
@@ -150,6 +156,42 @@ def _unknown(text: Any) -> InputError:
         f"privacy {text!r} is unknown: choose {ways_to_write('default')}, or with "
         f"preset paper {ways_to_write('paper')}, with matlab {ways_to_write('matlab')}"
     )
+
+
+#: Fewest sites of which sums are read: of two, each could subtract itself.
+FEWEST_SUMMED = 3
+
+
+class Default(NamedTuple):
+    """The level that a run has where nobody names one, and why."""
+
+    level: str
+    reason: str
+
+
+def default_level(
+    n_clients: int, scale: Any = "minmax", contacts: int = 3, live: bool = False
+) -> Default:
+    """Return the level at which the default preset runs unless it is told another.
+
+    Sums over sites find clusters that the cells of one site mix, and reveal less. They
+    take three sites, a common scale and, between machines, masks. A simulation adds up
+    as it is: there is nobody to hide anything from.
+    """
+    plain = "summary"
+    if n_clients < FEWEST_SUMMED:
+        why = f"sums over sites take {FEWEST_SUMMED} of them, there "
+        return Default(plain, why + ("is 1" if n_clients == 1 else f"are {n_clients}"))
+    if scale is None:
+        return Default(plain, "sums over sites take a common scale")
+    if contacts < 2:
+        return Default(plain, "one message a site was asked for")
+    if live and find_spec("cryptography") is None:
+        return Default(
+            plain, "sums over sites take masks: pip install 'afcl[privacy]'"
+        )
+    how = "secure" if live else f"secure({PLAIN})"
+    return Default(f"{how}+{plain}", f"sums over sites, of which there are {n_clients}")
 
 
 def level_for(preset: str, privacy: str | None) -> Level:
@@ -183,5 +225,5 @@ def too_small(sizes: Sequence[int], min_cell: int, level: str) -> str | None:
     return (
         f"a typical client has {typical} rows, too few for cells of {least}: if its "
         "rows belong to several clusters, the number of clusters may come out wrong; "
-        "privacy='secure' sums over cohorts of clients first"
+        "three clients or more can be summed up first, with privacy=None"
     )

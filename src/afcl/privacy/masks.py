@@ -5,8 +5,8 @@ Every two members of a cohort agree on a key (X25519, HKDF-SHA256) and draw the 
 stream from it (ChaCha20); one adds it to its numbers, the other subtracts it, modulo
 2^64. In the sum over the cohort all masks cancel, in every smaller sum at least one is
 left, and a sum with a mask in it is uniform. Bonawitz et al. (2017), Practical Secure
-Aggregation, CCS; without its recovery of drop-outs: a cohort that loses a member is
-dissolved and asked anew.
+Aggregation, CCS; without its recovery of drop-outs: the members that are left of a
+cohort are asked anew, under new masks.
 
 Who carries the public keys from client to client could exchange them: the masks protect
 from a server that looks, not from one that lies.
@@ -21,21 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
-from afcl.core.messages import Cells, payload
-from afcl.core.tasks import COUNT, UNIT, Part, Task
+from afcl._typing import AnyArray, Ints
+from afcl.core.checks import check_question
+from afcl.core.cohort_answers import View, numbers_for
+from afcl.core.messages import Cells, Level, payload
+from afcl.core.params import DefaultParams
+from afcl.core.tasks import SUM, Part, Partition, Task
 from afcl.exceptions import InputError, RejectedMessage
-from afcl.kernels import assign
 from afcl.privacy.noise import Noise
-
-#: Different tasks on counts that a client answers in a run: more than a cohort that
-#: loses members needs, too few to find rows by asking again and again.
-MOST_COUNTS = 8
-#: The same of tasks on sums, which say more.
-MOST_SUMS = 3
-#: Sums up to this many units fit into 64 bits with room for a cohort of thousands.
-_LARGEST = 2.0**50
-
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
@@ -45,24 +38,32 @@ class Sealed:
     ----------
     rows
         Its rows, or under `dp` the synopsis that was released for them.
-    cells
-        What the companion level lets it say in the clear.
-    secret
-        Its private key, 32 bytes.
+    shown
+        What the companion level lets it make its first message of.
+    secret, public
+        Its private key, 32 bytes, and the public one, in hexadecimal.
+    plain
+        Whether its parts are not masked: in a simulation, where nobody is there to
+        hide them from.
     """
 
-    rows: Floats | Cells
-    cells: Cells
+    rows: View
+    shown: View
     secret: bytes
+    public: str
+    plain: bool = False
 
 
 @payload
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a client remembers: digests of the different tasks it has answered."""
+    """What a client remembers: digests of the tasks it has answered.
 
-    counts: tuple[str, ...] = ()
-    sums: tuple[str, ...] = ()
+    `nesting` is that of the partitions of the last sums it has given.
+    """
+
+    tasks: tuple[str, ...] = ()
+    nesting: str = ""
 
 
 def _library() -> Any:
@@ -118,51 +119,44 @@ def mask(
     return total.view(np.int64)
 
 
-def numbers_for(task: Task, rows: Floats | Cells) -> Ints:
-    """Return a member's own numbers for a task, before they are masked.
-
-    Counting: rows per group. Summing: rows, then per group the sum of rows and of
-    their squared norms in units of 2^-16.
-    """
-    points = rows.means if isinstance(rows, Cells) else rows
-    weights = rows.counts if isinstance(rows, Cells) else np.ones(points.shape[0])
-    inside = rows.scatters if isinstance(rows, Cells) else np.zeros(points.shape[0])
-    nearest, _ = assign(points, task.seeds)
-    groups = task.groups[nearest]
-    k = int(task.groups.max()) + 1
-    counts = np.bincount(groups, weights=weights, minlength=k)
-    if task.phase == COUNT:
-        return counts.astype(np.int64)
-    squares = weights * (points * points).sum(axis=1) + inside
-    columns = [*(weights * points.T), squares]
-    sums = np.stack(
-        [np.bincount(groups, weights=each, minlength=k) for each in columns], axis=1
-    )
-    scaled = np.rint(sums / UNIT)
-    if not bool(np.all(np.abs(scaled) < _LARGEST)):
-        raise InputError(
-            "the sums are too large for fixed-point numbers: bring the columns to a "
-            "common scale"
-        )
-    return np.concatenate([counts, scaled.ravel()]).astype(np.int64)
-
-
 def digest(task: Task) -> str:
     """Return what is the same for all members of a task and for no other task."""
     digest = hashlib.sha256(f"{task.cohort} {task.phase} {task.members}".encode())
     digest.update("".join(task.keys).encode())
-    digest.update(f"{task.seeds.shape} {task.groups.shape}".encode())
-    digest.update(task.seeds.tobytes())
-    digest.update(task.groups.tobytes())
+    _add(digest, task.question.partitions, task.question.levels)
     return digest.hexdigest()
 
 
-def answer(task: Task, sealed: Sealed, asked: Asked | None) -> tuple[Part, Asked]:
+def _nesting(partitions: Sequence[Partition]) -> str:
+    """Return what is the same for equal partitions, and for no others."""
+    digest = hashlib.sha256()
+    _add(digest, partitions, ())
+    return digest.hexdigest()
+
+
+def _add(digest: Any, partitions: Sequence[Partition], levels: Sequence[Level]) -> None:
+    for each in partitions:
+        _add_arrays(digest, each.seeds, each.parents, each.groups)
+    for level in levels:
+        _add_arrays(digest, level.centers, level.spreads, level.counts)
+
+
+def _add_arrays(digest: Any, *arrays: AnyArray) -> None:
+    for array in arrays:
+        digest.update(f"{array.shape}".encode())
+        digest.update(array.tobytes())
+
+
+def answer(
+    task: Task, sealed: Sealed, asked: Asked | None, params: DefaultParams
+) -> tuple[Part, Asked]:
     """Return a member's masked part of a cohort's sum, and what it remembers."""
     check_task(task, sealed)
     name = digest(task)
-    remembered = remember(asked or Asked(), task.phase, name)
-    own = numbers_for(task, sealed.rows)
+    remembered = remember(asked or Asked(), task, name, params)
+    own = numbers_for(task.question, sealed.rows)
+    if sealed.plain:
+        return Part(task.cohort, task.phase, own), remembered
     hidden = mask(sealed.secret, task.place, task.keys, name, own.shape[0])
     masked = own.view(np.uint64) + hidden.view(np.uint64)
     return Part(task.cohort, task.phase, masked.view(np.int64)), remembered
@@ -175,29 +169,28 @@ def check_task(task: Task, sealed: Sealed) -> None:
         members >= 3
         and len(task.keys) == members == len(set(task.keys))
         and 0 <= task.place < members
-        and task.keys[task.place] == public_key(sealed.secret)
+        and task.keys[task.place] == sealed.public
     ):
         raise RejectedMessage("a cohort has at least 3 members with a key each")
-    width = sealed.cells.means.shape[1]
-    fits = task.seeds.ndim == 2 and task.seeds.shape[1] == width
-    if not fits or task.groups.shape != task.seeds.shape[:1]:
-        raise RejectedMessage("every seed needs a group, and the agreed columns")
-    whole = task.seeds.dtype == np.float64 and task.groups.dtype == np.int64
-    if not whole or not bool(np.isfinite(task.seeds).all()):
-        raise RejectedMessage("seeds must be finite, and groups whole numbers")
-    if task.groups.shape[0] == 0 or not bool(
-        np.all((task.groups >= 0) & (task.groups < task.groups.shape[0]))
-    ):
-        raise RejectedMessage("every seed needs a group")
+    own = sealed.rows
+    width = own.means.shape[1] if isinstance(own, Cells) else own.shape[1]
+    check_question(task.question, width)
 
 
-def remember(asked: Asked, phase: str, name: str) -> Asked:
-    """Note a task; refuse when a client has been asked too many different things."""
-    counts, sums = asked.counts, asked.sums
-    if phase == COUNT:
-        counts = counts if name in counts else (*counts, name)
-    else:
-        sums = sums if name in sums else (*sums, name)
-    if len(counts) > MOST_COUNTS or len(sums) > MOST_SUMS:
+def remember(asked: Asked, task: Task, name: str, params: DefaultParams) -> Asked:
+    """Note a task; refuse what an honest server does not ask a client for.
+
+    That is more different things than `passes` and one recovery, and sums that do not
+    lie inside those that were given before: their differences would be few rows.
+    """
+    if name in asked.tasks:
+        return asked
+    if len(asked.tasks) > params.passes:
         raise RejectedMessage("this client has been asked for too many different sums")
-    return Asked(counts, sums)
+    partitions = task.question.partitions
+    if asked.nesting and partitions and _nesting(partitions[:-1]) != asked.nesting:
+        raise RejectedMessage("groups do not lie inside those that were summed before")
+    nesting = asked.nesting
+    if task.question.kind == SUM:
+        nesting = _nesting(partitions)
+    return Asked((*asked.tasks, name), nesting)

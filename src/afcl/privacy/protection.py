@@ -37,7 +37,7 @@ class Protection:
         Whether its cells can protect the first message under `secure`.
     """
 
-    goes_with_secure = False
+    goes_with_secure = True
 
     def __init__(self, level: Level, params: DefaultParams) -> None:
         self.level = level

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The level `secure`: after the first message, only sums over cohorts can be read.
 
-It goes with a level that protects the first message (`grouped` or `dp`), and hides
-sums by pairwise masks (:mod:`.masks`) or by encryption (:mod:`.he`).
+It goes with a level that says what the first message shows (`summary`, `grouped` or
+`dp`), and hides sums by pairwise masks (:mod:`.masks`) or by encryption (:mod:`.he`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from afcl.core.client import rows_in
+from afcl.core.cohorts import FEWEST, MOST_MEMBERS
 from afcl.core.messages import Addressed, Cells, Hello, Update
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Requirements
-from afcl.core.rows import as_rows
 from afcl.core.tasks import SecureHello, Task
 from afcl.exceptions import RejectedMessage
 from afcl.privacy import ckks, he
-from afcl.privacy.levels import HE, Level
+from afcl.privacy.levels import HE, PLAIN, Level
 from afcl.privacy.masks import Asked, Sealed, answer, public_key
 from afcl.privacy.protection import Protection
 from afcl.registry import LEVELS
@@ -47,23 +48,23 @@ class Secure(Protection):
     def requirements(self) -> Requirements:
         """Ask for a cohort and a common scale, beside what the companion asks for."""
         if self.level.scheme == HE:
-            ckks.needed(self.params.cohort)
+            ckks.needed(self.params.cohort or MOST_MEMBERS)
         asked = self._companion.requirements()
-        return replace(asked, box=True, clients=self.params.cohort)
+        return replace(asked, box=True, clients=self.params.cohort or FEWEST)
 
     def view(self, X: Any, rng: np.random.Generator) -> Sealed:
         """Return rows for sums, the companion's cells for the hello, and a key."""
-        rows = as_rows(X).table()
         if self.level.scheme == HE:
             ckks.library()
-        cells: Cells = self._companion.view(rows, rng)
-        return Sealed(cells if self.level.private else rows, cells, rng.bytes(32))
+        stands = self._companion.view(X, rng)
+        plain, secret = self.level.scheme == PLAIN, rng.bytes(32)
+        key = secret.hex() if plain else public_key(secret)
+        return Sealed(stands if self.level.private else X, stands, secret, key, plain)
 
     def hello(self, view: Sealed, rng: np.random.Generator) -> Hello:
         """Return the companion's cells on a grid, and the public key."""
-        cells = self._companion.first_cells(view.cells, rng)
-        payload = SecureHello(on_grid(cells), public_key(view.secret))
-        return Hello(int(view.cells.counts.sum()), payload)
+        cells = self._companion.first_cells(view.shown, rng)
+        return Hello(rows_in(view.rows), SecureHello(on_grid(cells), view.public))
 
     def step(self, payload: Any, view: Sealed, memory: Any) -> tuple[Update, Any]:
         """Answer the cohort's task."""
@@ -71,10 +72,10 @@ class Secure(Protection):
             raise RejectedMessage("a client under 'secure' answers tasks only")
         if self.level.scheme == HE:
             held = memory if isinstance(memory, he.Held) else None
-            part, remembered = he.answer(payload.own, view, held, self.params.min_cell)
+            part, remembered = he.answer(payload.own, view, held, self.params)
             return Update(part), remembered
         known = memory if isinstance(memory, Asked) else None
-        masked, asked = answer(payload.own, view, known)
+        masked, asked = answer(payload.own, view, known, self.params)
         return Update(masked), asked
 
     def spends(self, contact: int) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -21,15 +22,15 @@ from afcl.core.checks import HIGH, LARGEST, LOW
 from afcl.core.client import SEEDING_SAMPLE
 from afcl.core.messages import Batch, Plan
 from afcl.core.params import DefaultParams
-from afcl.core.tasks import COUNT, Cohort, Parts
+from afcl.core.tasks import Cohort, Parts
 from afcl.exceptions import InputError
 from afcl.kernels import BLOCK
 from afcl.kernels.threads import workers
 from afcl.methods.afcl import Afcl
 from afcl.privacy import batch as private
 from afcl.privacy.grouping import EXACT
-from afcl.privacy.levels import MASKS, parse_level
-from afcl.privacy.masks import MOST_COUNTS, MOST_SUMS
+from afcl.privacy.levels import MASKS, PLAIN, parse_level
+from afcl.privacy.secure import on_grid
 from afcl.runtime.agreement import agreed_box
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.message_sizes import Sizes, hello_sizes, part_sizes, summary_sizes
@@ -106,7 +107,7 @@ class SiteBatch:
         self._seed = seed
         self._threads = threads
         self._level = parse_level(params.privacy)
-        self._asked = np.zeros((2, offsets.shape[0] - 1), dtype=np.int64)
+        self._asked = np.zeros(offsets.shape[0] - 1, dtype=np.int64)
         self._scaled: Tables | None = None
 
     def __len__(self) -> int:
@@ -157,7 +158,7 @@ class SiteBatch:
         """Return everybody's hello."""
         everybody = np.arange(len(self))
         params, seed, tables = self._params, self._seed, self.tables
-        if self._level.secure:
+        if self._level.group:
             group = self._level.group
             cells = private.hellos(tables, group, params, seed, self._threads)
         else:
@@ -165,6 +166,8 @@ class SiteBatch:
                 lambda some: condense(tables, some, params, seed), everybody
             )
             cells = concatenate(parts)
+        if self._level.secure:
+            cells = replace(on_grid(cells), offsets=cells.offsets)
         sizes = hello_sizes(cells, self.sizes, keyed=self._level.secure)
         return Answers(Batch(everybody, cells, rows=self.sizes), sizes, NOBODY)
 
@@ -197,17 +200,15 @@ class SiteBatch:
         """
         here = np.zeros(len(self), dtype=np.bool_)
         here[clients] = True
-        limits = (MOST_COUNTS, MOST_SUMS)
         refused: list[int] = []
         answering: list[tuple[int, Cohort, Ints]] = []
         for number, cohort in group.items():
             members = np.array(cohort.owing)
             members = members[here[members]]
-            kind = 0 if cohort.question == COUNT else 1
-            able = self._asked[kind, members] < limits[kind]
+            able = self._asked[members] <= self._params.passes
             refused += members[~able].tolist()
             members = members[able]
-            self._asked[kind, members] += 1
+            self._asked[members] += 1
             if members.size:
                 answering.append((number, cohort, members))
         answering.sort(key=lambda each: int(each[2].max()))
@@ -238,16 +239,16 @@ def fits(
 ) -> bool:
     """Whether sites can be asked together.
 
-    Those of the default preset can, at the levels `summary` and `secure` (with groups
-    and masks), in plain rounds: no delays, nobody late, silent or leaving, and no site
+    Those of the default preset can, at the levels `summary` and `secure` (without `dp`
+    or encryption), in plain rounds: no delays, nobody late, silent or leaving, and no site
     with more than :data:`MOST_ROWS` rows. Where bounds are given, all rows must lie
     near them, or not every message would be accepted.
     """
     if type(spec.method) is not Afcl or not _is_plain(schedule):
         return False
     level = parse_level(spec.method.parameters(**spec.options).privacy)
-    masked = level.secure and level.scheme == MASKS and level.group > 0
-    if not masked and str(level) != "summary":
+    summed = level.secure and level.scheme in (MASKS, PLAIN) and not level.private
+    if not summed and str(level) != "summary":
         return False
     sizes = np.diff(offsets)
     if not sizes.size or sizes.min() < 1 or sizes.max() > MOST_ROWS:

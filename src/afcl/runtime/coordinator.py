@@ -163,8 +163,19 @@ class Coordinator:
             self._state = method.end_round(self._state)
             if changed:
                 self._prepare()
-            elif self._silence.too_long():
+            elif self._silence.too_long() and not self._given_up():
                 return "patience"
+
+    def _given_up(self) -> bool:
+        """Go on without those the method waits for in vain; return if there are any."""
+        silent = self.spec.method.waits_for(self._state)
+        for client in sorted(silent):
+            self._flights.drop(client)
+            self._leave(client)
+        if silent:
+            self._silence.broken()
+            self._prepare()
+        return bool(silent)
 
     def _prepare(self) -> None:
         self._state = self.spec.method.prepare(self._state)

@@ -81,13 +81,13 @@ def task_sizes(
     `sample` returns the size of a request with this payload. A cohort's members are
     asked alike: what differs are their places.
     """
-    known: dict[tuple[str, int], int] = {}
+    known: dict[int, int] = {}
     members, sizes = [], []
     for number, cohort in group.items():
-        kind = (cohort.phase, id(cohort.seeds))
+        kind = id(cohort.question)
         if kind not in known:
-            nobody: tuple[int, ...] = ()
-            about = (cohort.phase, nobody, (), 0, cohort.seeds, cohort.groups)
+            assert cohort.question is not None
+            about = (cohort.phase, (), (), 0, cohort.question)
             known[kind] = sample(Addressed(None, Task(0, *about)))
         everybody = np.array(cohort.members)
         n = everybody.shape[0]

@@ -9,8 +9,13 @@ from afcl.core.protocol import AnyMethod, Requirements
 from afcl.exceptions import InputError
 from afcl.methods import get_method
 
-#: The level at which a client reads its rows part by part.
+#: The levels at which a client reads its rows part by part, by how they end.
 _IN_PARTS = "summary"
+
+
+def reads_in_parts(level: str) -> bool:
+    """Whether clients read their rows part by part at a level."""
+    return level.rpartition("+")[2] == _IN_PARTS
 
 
 def needs_all_rows(method: str, level: str) -> str:
@@ -23,7 +28,7 @@ def needs_all_rows(method: str, level: str) -> str:
     """
     if not get_method(method).in_parts:
         return f"method {method}"
-    return "" if level == _IN_PARTS else f"privacy level {level}"
+    return "" if reads_in_parts(level) else f"privacy level {level}"
 
 
 def requirements(

@@ -34,7 +34,7 @@ from afcl.data.tables import Table
 from afcl.exceptions import AfclError, InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.ledger import Ledger
-from afcl.privacy.levels import parse_level
+from afcl.privacy.levels import PLAIN, parse_level
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.announcement import Announcement, announce
 from afcl.runtime.live.membership import (
@@ -188,6 +188,10 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"with --min-cell {least} to allow it"
         )
     insists = parse_level(member.privacy)
+    if level and parse_level(level).scheme == PLAIN:
+        raise RejectedMessage(
+            f"{member.name} adds nothing up unmasked: {level} is for simulations"
+        )
     if level and not insists.allows(parse_level(level)):
         raise RejectedMessage(
             f"{member.name} insists on privacy {insists}, this run is {level}: join "
