@@ -113,6 +113,7 @@ INDICES = {
         Index("ch", "Calinski–Harabasz", f"{_FORMULAS}:calinski_harabasz"),
         Index("db", "Davies–Bouldin", f"{_FORMULAS}:davies_bouldin", False),
         Index("bic", "BIC", f"{_FORMULAS}:bic"),
+        Index("free_bic", "BIC, own variances", f"{_FORMULAS}:free_bic"),
     )
 }
 

@@ -50,7 +50,10 @@ def test_bytes_of_a_plan_and_of_its_answer():
     levels = tuple(Level(np.zeros((k, 2)), np.zeros(k), np.ones(k), 0) for k in (2, 3))
     assert array_bytes(Plan(np.zeros((4, 2)), levels)) == 8 * (8 + 20)
     halves = np.full(2, 0.5)
-    replies = tuple(LevelReply(cells(k, 2), np.arange(k), halves, 0) for k in (2, 3))
+    replies = tuple(
+        LevelReply(cells(k, 2), np.arange(k), halves, np.zeros((k, 3)), 0)
+        for k in (2, 3)
+    )
     answer = Update(Summary(cells(4, 2), np.arange(4), replies))
     assert array_bytes(answer) == 8 * (16 + 20 + 4 + 5 + 4)
 
