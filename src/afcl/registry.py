@@ -167,8 +167,9 @@ LEVELS = {
             "afcl.privacy.protection:Protection",
             "no row left its site",
             "A site sends groups of at least {min_cell} rows, each as count, mean and "
-            "scatter; no row leaves its site. Summaries are not nothing: who subtracts "
-            "several messages of a site from each other may find single rows.",
+            "scatter, and how many rows lie between clusters; no row leaves its site. "
+            "Summaries are not nothing: who subtracts several messages of a site from "
+            "each other may find single rows.",
             exact_cells=True,
         ),
         PrivacyLevel(

@@ -311,7 +311,8 @@ def test_reseeding_starts_once_from_the_present_seeds_if_the_number_fits(monkeyp
 
 
 def test_only_a_finer_reply_replaces_the_memory():
-    state = greeted(cells([4, 4, 4], [0, 1, 10]))
+    params = dataclasses.replace(LOOSE, criterion="silhouette")  # one candidate
+    state = greeted(cells([4, 4, 4], [0, 1, 10]), params=params)
     coarse, as_fine = cells([8, 4], [0.5, 10]), cells([4, 5, 3], [0, 1, 10])
     after, found = absorb_update(state, update(state, 0, coarse))
     assert not found["finer"]
@@ -524,7 +525,7 @@ def test_no_levels_no_candidates():
 
 def test_counts_between_centres_are_added_up_over_who_replied(seed):
     tables = blobs(seed)
-    state = started(tables)
+    state = started(tables, dataclasses.replace(LOOSE, drift=9.0))
     assert state.most == 15
     assert all(level.valleys.shape == (0, 3) for level in state.candidates)
     sent = broadcast(state)
@@ -540,7 +541,7 @@ def test_counts_between_centres_are_added_up_over_who_replied(seed):
 
 def test_counts_between_centres_are_unknown_once_a_centre_is_lost(seed):
     tables = blobs(seed)
-    state = started(tables)
+    state = started(tables, dataclasses.replace(LOOSE, drift=9.0))
     sent = broadcast(state)
     for g in (0, 1, 2, 3):
         state = absorbed(state, answer(sent, g, tables[g]))

@@ -596,6 +596,7 @@ CALLS = {
     "microaggregate": (ROWS, 2),
     "plus_plus": (ROWS, np.ones(8), np.zeros(4)),
     "tally": (ROWS, CENTERS, np.array([0, 4]), np.zeros(1), np.zeros(4), np.ones(4)),
+    "valleys": (ROWS, np.ones(8), CENTERS),
     "crowding": (np.ones(4), CENTERS),
     "ward": (np.ones(4), CENTERS),
     "join_seeds": (np.ones(4, dtype=np.int64), CENTERS, 2),
