@@ -108,9 +108,12 @@ def _alone(tables: Tables, plan: Plan) -> float:
             places = np.arange(n + 1) * about[0].shape[0]
             cells = empty_columns(int(places[-1]), rows.shape[1])
             sums = np.empty((n, 2))
+            valleys = np.zeros((n, about[1].shape[0], 3), dtype=np.uint16)
             held = np.zeros(n, dtype=np.int64)
             begin = time.process_time()
-            around(rows, offsets, clients, *about, 5, places, held, cells, sums)
+            around(
+                rows, offsets, clients, *about, 5, places, held, cells, sums, valleys
+            )
             total += time.process_time() - begin
     return total
 

@@ -94,7 +94,7 @@ class TestAnswer:
         assert model.n_rounds_ == 2
 
     @pytest.mark.parametrize(
-        "criterion", ["silhouette", "simplified", "ch", "db", "bic"]
+        "criterion", ["silhouette", "simplified", "ch", "db", "bic", "free_bic"]
     )
     def test_every_criterion_finds_plain_clusters(self, sd1, criterion):
         X, _, owner = sd1
@@ -107,7 +107,14 @@ class TestPath:
         path = fitted.path_
         assert path.k[0] == 2
         assert (np.diff(path.k) > 0).all()
-        assert set(path.scores) == {"silhouette", "simplified", "ch", "db", "bic"}
+        assert set(path.scores) == {
+            "silhouette",
+            "simplified",
+            "ch",
+            "db",
+            "bic",
+            "free_bic",
+        }
         assert [c.shape for c in path.centers] == [(k, 2) for k in path.k]
         best = list(path.k).index(fitted.n_clusters_)
         assert np.array_equal(path.centers[best], fitted.cluster_centers_)

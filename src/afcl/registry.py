@@ -113,6 +113,7 @@ INDICES = {
         Index("ch", "Calinski–Harabasz", f"{_FORMULAS}:calinski_harabasz"),
         Index("db", "Davies–Bouldin", f"{_FORMULAS}:davies_bouldin", False),
         Index("bic", "BIC", f"{_FORMULAS}:bic"),
+        Index("free_bic", "BIC, own variances", f"{_FORMULAS}:free_bic"),
     )
 }
 
@@ -166,8 +167,9 @@ LEVELS = {
             "afcl.privacy.protection:Protection",
             "no row left its site",
             "A site sends groups of at least {min_cell} rows, each as count, mean and "
-            "scatter; no row leaves its site. Summaries are not nothing: who subtracts "
-            "several messages of a site from each other may find single rows.",
+            "scatter, and how many rows lie between clusters; no row leaves its site. "
+            "Summaries are not nothing: who subtracts several messages of a site from "
+            "each other may find single rows.",
             exact_cells=True,
         ),
         PrivacyLevel(

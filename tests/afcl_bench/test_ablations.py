@@ -43,7 +43,10 @@ def answered(
     The answers are made up, so the server is made to forget what it has asked.
     """
     joined = np.full(len(reply), -1)
-    levels = tuple(LevelReply(reply, joined, np.zeros(2), 0) for _ in state.candidates)
+    levels = tuple(
+        LevelReply(reply, joined, np.zeros(2), np.zeros((level.k, 3)), 0)
+        for level in state.candidates
+    )
     asked = state.version if version is None else version
     update = Update(Summary(reply, joined, levels), asked, client, 1)
     return method.absorb(replace(state, sent=()), update)[0]

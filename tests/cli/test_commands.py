@@ -77,7 +77,14 @@ class TestRun:
         assert result["columns"] == ["u", "v"]
         assert np.array(result["centers"]).shape == (4, 2)
         assert sum(result["sizes"]) == 2300
-        assert set(result["scores"]) == {"silhouette", "simplified", "ch", "db", "bic"}
+        assert set(result["scores"]) == {
+            "silhouette",
+            "simplified",
+            "ch",
+            "db",
+            "bic",
+            "free_bic",
+        }
         assert result["path"][0]["k"] == 2
         assert [s["name"] for s in result["sites"]] == [f"site{g}" for g in range(5)]
         assert all(s["messages"] == 3 and s["bytes"] > 0 for s in result["sites"])

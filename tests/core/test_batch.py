@@ -109,6 +109,7 @@ def test_clients_say_what_each_would_say(seed, kind, min_cell):
         levels = [answer.levels[position] for answer in answers]
         same_cells(views.cells, union(level.cells for level in levels))
         assert views.sums.tolist() == [level.sums.tolist() for level in levels]
+        assert views.valleys.tolist() == [level.valleys.tolist() for level in levels]
 
 
 # ------------------------------------------------------------------ server
@@ -141,6 +142,8 @@ def compare(ours, theirs):
             same_cells(ours.level_bag(position), theirs.level_bag(position))
             sums = theirs.replied_sums(position)
             assert np.array_equal(ours.replied_sums(position), sums)
+    for mine, other in zip(ours.candidates, theirs.candidates, strict=True):
+        assert np.array_equal(mine.valleys, other.valleys)
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.01])

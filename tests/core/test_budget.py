@@ -209,6 +209,10 @@ def test_replies_are_pooled_too_and_all_of_them_count(seed):
         assert together.counts.sum() == state.total_rows()
         sums = np.sum([level.sums for level in levels], axis=0)
         assert state.replied_sums(position) == pytest.approx(sums)
+        valleys = np.sum([level.valleys for level in levels], axis=0)
+        k = state.candidates[position].k
+        assert state.replied_valleys(position, k).tolist() == valleys.tolist()
+        assert state.replied_valleys(position, k + 1).shape == (0, 3)
     assert len(state.silent_bag()) == 0
     # Whoever replies once more is heard, but a pooled reply stays what it was.
     again = min(state.pooled.replied)

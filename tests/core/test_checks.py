@@ -148,6 +148,11 @@ def test_means_lie_between_the_extremes_that_were_announced():
 SOUND = cells([10, 10], [0, 1], [1, 1])
 
 
+def as_valleys(valleys: Any, k: int) -> Any:
+    """Return counts of every cluster from those of one; anything else as it is."""
+    return np.array([valleys] * k) if isinstance(valleys, tuple) else valleys
+
+
 def answer(
     state,
     bag=SOUND,
@@ -156,6 +161,7 @@ def answer(
     level_bag=SOUND,
     level_owners=(0, 1),
     revision=None,
+    valleys=(0.0, 7.0, 13.0),
 ):
     """Return client 0's answer to the newest plan, sound unless said otherwise."""
     levels = tuple(
@@ -163,6 +169,7 @@ def answer(
             level_bag,
             np.array(level_owners),
             np.ones(2),
+            as_valleys(valleys, sent.centers.shape[0]),
             sent.revision if revision is None else revision,
         )
         for sent in state.sent[-1].candidates
@@ -185,6 +192,7 @@ def settled():
 
 
 OFF = "do not lie around the seeds"
+NO_COUNT = "not a whole number from 0 to 20"
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "owners exchanged": ({"owners": (1, 0)}, OFF),
     "both at one place": ({"bag": cells([10, 10], [0, 0.1])}, OFF),
@@ -200,6 +208,18 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a revision from the future": ({"revision": 1}, OFF),
     "a revision before the first": ({"revision": -1}, "must be a whole number"),
     "a revision that is no number": ({"revision": "0"}, "must be a whole number"),
+    "valleys that are no array": ({"valleys": None}, "three float64 counts"),
+    "valleys of other numbers": ({"valleys": (0, 1, 2)}, "three float64 counts"),
+    "two counts a valley": ({"valleys": (0.0, 1.0)}, "three float64 counts"),
+    "a flat valley": ({"valleys": np.zeros(6)}, "three float64 counts"),
+    "a valley alone": ({"valleys": np.zeros((1, 3))}, "three float64 counts"),
+    "very many valleys": ({"valleys": np.zeros((257, 3))}, "three float64 counts"),
+    "a valley of no level": ({"valleys": np.zeros((3, 3))}, OFF),
+    "half a row in a valley": ({"valleys": (0.0, 0.5, 1.0)}, NO_COUNT),
+    "fewer rows than none": ({"valleys": (-1.0, 0.0, 1.0)}, NO_COUNT),
+    "more rows than there are": ({"valleys": (0.0, 0.0, 21.0)}, NO_COUNT),
+    "a valley of nan": ({"valleys": (0.0, 0.0, np.nan)}, NO_COUNT),
+    "a bottomless valley": ({"valleys": (np.inf, 0.0, 0.0)}, NO_COUNT),
     "a version from the future": ({"version": 2}, "version 2 was never sent"),
     "a version before the first": ({"version": -1}, "version -1 was never sent"),
 }
@@ -242,8 +262,11 @@ def test_no_more_levels_than_are_ever_sent():
     params = DefaultParams(min_cell=1, candidates=1)
     state = replace(settled(), params=params, version=2)
     late = answer(state, version=1)
+    many = replace(late.payload, levels=late.payload.levels * 7)
+    refused(absorb_update, state, replace(late, payload=many), "at most 6 levels")
+    alone = replace(state, params=replace(params, criterion="silhouette"))
     three = replace(late.payload, levels=late.payload.levels * 3)
-    refused(absorb_update, state, replace(late, payload=three), "at most 2 levels")
+    refused(absorb_update, alone, replace(late, payload=three), "at most 2 levels")
 
 
 def test_an_answer_may_be_to_any_plan_of_its_version():

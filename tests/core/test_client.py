@@ -235,6 +235,26 @@ def test_a_reply_is_cells_and_sums_around_what_was_sent(seed, min_cell):
         assert view.revision == level.revision
 
 
+def test_a_reply_counts_rows_between_centres(seed, monkeypatch):
+    # By hand: 1 lies in the middle of 0 and 2, both of which have a row and a pair.
+    level = Level(column(0, 2), np.zeros(2), np.ones(2), 0)
+    plan, params = Plan(column(0), (level,)), DefaultParams(min_cell=1)
+    (view,) = reply(column(0, 1, 2, 2), plan, params).levels
+    assert view.valleys.tolist() == [[1.0, 1.0, 2.0], [1.0, 2.0, 1.0]]
+    assert view.valleys.dtype == np.float64
+    # Cells that stand for rows count as often as they hold any.
+    cells = cells_of(column(0, 1, 2, 2), np.array([0, 1, 2, 2]), 3)
+    (view,) = reply(cells, plan, params).levels
+    assert view.valleys.tolist() == [[1.0, 1.0, 2.0], [1.0, 2.0, 1.0]]
+    # Rows that are read in parts count as rows do that are read at once.
+    X = rows(seed)
+    level = Level(rows(seed + 1, 4), np.ones(4), np.full(4, 50.0), 0)
+    plan = Plan(rows(seed + 2, 5), (level,))
+    whole = reply(X, plan, params).levels[0].valleys
+    monkeypatch.setattr("afcl.core.rows.rows_in_a_part", lambda d: 64)
+    assert np.array_equal(reply(X, plan, params).levels[0].valleys, whole)
+
+
 def test_a_plan_without_candidates_is_answered(seed):
     summary = reply(rows(seed), Plan(rows(seed, 3), ()), DefaultParams())
     assert summary.levels == ()

@@ -16,10 +16,11 @@ from sklearn.metrics import (
 
 from afcl.core import indices
 from afcl.core.cells import cells_of, pool, union
-from afcl.core.indices import Partition, choose, goodness
+from afcl.core.indices import INDICES, Partition, choose, goodness
 from afcl.core.protocol import PathLevel
 from afcl.core.seeding import plus_plus
 from afcl.kernels import lloyd, silhouettes
+from afcl.registry import criteria
 
 
 def column(*values):
@@ -172,16 +173,45 @@ def test_bic_floors_the_variance():
     assert found == pytest.approx(24 * np.log(10) - np.log(4), rel=1e-15)
 
 
+def free_bic(counts, scatters, d):
+    means = np.zeros((counts.shape[0], d))
+    return indices.free_bic(Partition(counts, means, scatters, 0.0, 0.0))
+
+
+def test_free_bic_by_hand():
+    # n = 8, d = 2, variances 12/(3 * 2) = 2 and 6/(3 * 2) = 1: fit -4 * 2/2 * ln 2;
+    # shares 8 ln(1/2); parameters 2 * 4 - 1 = 7, half of them times ln 8 = 3 ln 2.
+    found = free_bic(floats(4, 4), floats(12, 6), 2)
+    assert found == pytest.approx((-4 - 8 - 10.5) * np.log(2), rel=1e-15)
+    # n = 8, d = 1, variances 4/2 and 4/4: -3/2 ln 2; parameters 2 * 3 - 1 = 5.
+    found = free_bic(floats(3, 5), floats(4, 4), 1)
+    shares = 3 * np.log(3 / 8) + 5 * np.log(5 / 8)
+    expected = -1.5 * np.log(2) + shares - 2.5 * np.log(8)
+    assert found == pytest.approx(expected, rel=1e-15)
+
+
+def test_free_bic_of_single_rows_and_of_equal_ones():
+    # A row alone has half a degree of freedom: variance 1/.5 = 2, and 3/(2 - 1).
+    found = free_bic(floats(1, 2), floats(1, 3), 1)
+    fit = -0.5 * np.log(2) - np.log(3)
+    shares = np.log(1 / 3) + 2 * np.log(2 / 3)
+    assert found == pytest.approx(fit + shares - 2.5 * np.log(3), rel=1e-15)
+    # Equal rows: variance 1e-12, -2 ln 1e-12 = 24 ln 10; parameters 3 - 1 = 2.
+    found = free_bic(floats(4), floats(0), 1)
+    assert found == pytest.approx(24 * np.log(10) - np.log(4), rel=1e-15)
+
+
 # ------------------------------------------------------------------ the rule
 
 
-def level(k, silhouette=0.0, bic=0.0, simplified=0.0, ch=0.0, db=0.0):
+def level(k, silhouette=0.0, bic=0.0, simplified=0.0, ch=0.0, db=0.0, free_bic=0.0):
     scores = {
         "silhouette": silhouette,
         "simplified": simplified,
         "ch": ch,
         "db": db,
         "bic": bic,
+        "free_bic": free_bic,
     }
     return PathLevel(k, np.zeros((k, 1)), np.ones(k), scores)
 
@@ -189,14 +219,14 @@ def level(k, silhouette=0.0, bic=0.0, simplified=0.0, ch=0.0, db=0.0):
 def test_outside_the_band_the_silhouette_decides():
     # Only k = 3 lies within .01 of the best; the others win everything else.
     levels = [level(2, 0.5, 9, 9), level(3, 0.6, 0, 0), level(4, 0.58, 9, 9)]
-    assert choose(levels, "auto", 0.01) == 1
+    assert choose(levels, "auto", 0.01, 20) == 1
 
 
 def test_the_edge_of_the_band_is_inside():
     levels = [level(2, 0.75, 0, 0), level(3, 0.5, 1, 1)]
-    assert choose(levels, "auto", 0.25) == 1
-    assert choose(levels, "auto", 0.2499) == 0
-    assert choose(levels, "auto", 0.0) == 0
+    assert choose(levels, "auto", 0.25, 20) == 1
+    assert choose(levels, "auto", 0.2499, 20) == 0
+    assert choose(levels, "auto", 0.0, 20) == 0
 
 
 def test_in_the_band_normalised_bic_and_simplified_silhouette_add_up():
@@ -207,7 +237,7 @@ def test_in_the_band_normalised_bic_and_simplified_silhouette_add_up():
         level(3, 0.605, -10, 0.5),
         level(4, 0.604, -30, 0.8),
     ]
-    assert choose(levels, "auto", 0.01) == 2
+    assert choose(levels, "auto", 0.01, 20) == 2
 
 
 def test_levels_outside_the_band_do_not_stretch_the_scale():
@@ -218,30 +248,37 @@ def test_levels_outside_the_band_do_not_stretch_the_scale():
         level(3, 0.60, 10, 0.8),
         level(4, 0.10, 1e9, 0.9),
     ]
-    assert choose(levels, "auto", 0.01) == 1
+    assert choose(levels, "auto", 0.01, 20) == 1
 
 
 def test_two_levels_that_disagree_tie_and_the_larger_bic_wins():
     # Normalised sums 0 - 1 and -1 + 0, but for the 1e-12 in the denominators: with
     # ranges of .01 and .8 they are -1 + 1e-10 and -1 + 1e-12, a tie all the same.
     levels = [level(2, 0.6, -4.01, 0.9), level(3, 0.6, -4.00, 0.1)]
-    assert choose(levels, "auto", 0.01) == 1
+    assert choose(levels, "auto", 0.01, 20) == 1
     levels = [level(2, 0.6, -4.00, 0.1), level(3, 0.6, -4.01, 0.9)]
-    assert choose(levels, "auto", 0.01) == 0
+    assert choose(levels, "auto", 0.01, 20) == 0
 
 
 def test_equal_levels_tie_and_the_smaller_k_wins():
-    assert choose([level(7), level(4), level(5)], "auto", 0.01) == 1
+    assert choose([level(7), level(4), level(5)], "auto", 0.01, 20) == 1
 
 
 def test_a_single_level_is_chosen():
-    for criterion in ("auto", "silhouette", "simplified", "ch", "db", "bic"):
-        assert choose([level(3, 0.2, -7, 0.1, 5, 2)], criterion, 0.01) == 0
+    for criterion in criteria():
+        assert choose([level(3, 0.2, -7, 0.1, 5, 2)], criterion, 0.01, 20) == 0
 
 
 @pytest.mark.parametrize(
     ("criterion", "winner"),
-    [("silhouette", 0), ("simplified", 1), ("ch", 2), ("db", 3), ("bic", 4)],
+    [
+        ("silhouette", 0),
+        ("simplified", 1),
+        ("ch", 2),
+        ("db", 3),
+        ("bic", 4),
+        ("free_bic", 5),
+    ],
 )
 def test_each_criterion_alone(criterion, winner):
     # Each level is the best by one index; Davies-Bouldin is better when smaller.
@@ -251,13 +288,71 @@ def test_each_criterion_alone(criterion, winner):
         level(4, 0, 0, 0, 1, 5),
         level(5, 0, 0, 0, 0, 1),
         level(6, 0, 1, 0, 0, 5),
+        level(7, 0, 0, 0, 0, 5, 1),
     ]
-    assert choose(levels, criterion, 0.01) == winner
+    assert choose(levels, criterion, 0.01, 20) == winner
 
 
-@pytest.mark.parametrize("criterion", ["silhouette", "simplified", "ch", "db", "bic"])
+@pytest.mark.parametrize("criterion", list(INDICES))
 def test_a_criterion_alone_ties_to_the_smaller_k(criterion):
-    assert choose([level(5), level(3), level(4)], criterion, 0.01) == 1
+    assert choose([level(5), level(3), level(4)], criterion, 0.01, 20) == 1
+
+
+def with_valleys(k, deep, free_bic, rows=10.0, d=1, **scores):
+    """Return a level of which so many clusters have a valley, 3/4 deep."""
+    whole = level(k, free_bic=free_bic, **scores)
+    found = np.tile([3.0, 4.0, 9.0], (k, 1))
+    found[:deep, 0] = 2.75
+    sizes = np.full(k, rows)
+    return replace(whole, centers=np.zeros((k, d)), sizes=sizes, valleys=found)
+
+
+def test_how_deep_valleys_are_by_hand():
+    # (2 + 1)/(min(5, 3) + 1) = 3/4; (0 + 1)/(9 + 1); no rows at all: 1.
+    found = indices.depths(
+        np.array([[2.0, 5.0, 3.0], [0.0, 9.0, 9.0], [0.0, 0.0, 0.0]])
+    )
+    assert found.tolist() == [0.75, 0.1, 1.0]
+
+
+def test_the_likeliest_level_wins_if_valleys_confirm_it():
+    # k = 2 wins by today's rule, k = 10 by the BIC of own variances.
+    coarse = with_valleys(2, 2, 0.0, silhouette=0.6)
+    assert choose([coarse, with_valleys(10, 9, 5.0)], "auto", 0.01, 20) == 1
+    assert choose([coarse, with_valleys(10, 8, 5.0)], "auto", 0.01, 20) == 0
+    assert choose([coarse, with_valleys(10, 10, -5.0)], "auto", 0.01, 20) == 0
+    # Other criteria do not ask.
+    levels = [coarse, with_valleys(10, 10, 5.0)]
+    assert choose(levels, "silhouette", 0.01, 20) == 0
+
+
+def test_unless_valleys_of_all_levels_are_known_the_band_decides():
+    coarse, fine = with_valleys(2, 2, 0.0, silhouette=0.6), with_valleys(10, 10, 5.0)
+    for levels in (
+        [replace(coarse, valleys=np.empty((0, 3))), fine],
+        [coarse, replace(fine, valleys=np.empty((0, 3)))],
+        [coarse, replace(fine, valleys=fine.valleys[1:])],
+    ):
+        assert choose(levels, "auto", 0.01, 20) == 0
+
+
+def test_a_level_near_the_end_of_the_path_is_not_confirmed():
+    coarse, fine = with_valleys(2, 2, 0.0, silhouette=0.6), with_valleys(8, 8, 5.0)
+    assert choose([coarse, fine], "auto", 0.01, 11) == 1
+    assert choose([coarse, fine], "auto", 0.01, 10) == 0  # 8 is .8 of it
+
+
+def test_a_level_of_too_few_rows_is_not_confirmed():
+    coarse = with_valleys(2, 2, 0.0, silhouette=0.6, d=3)
+    enough = with_valleys(10, 10, 5.0, rows=3.0, d=3)
+    few = with_valleys(10, 10, 5.0, rows=2.9, d=3)
+    assert choose([coarse, enough], "auto", 0.01, 20) == 1
+    assert choose([coarse, few], "auto", 0.01, 20) == 0
+
+
+def test_the_likeliest_levels_tie_to_the_smaller_k():
+    levels = [with_valleys(k, k, 5.0) for k in (7, 4, 5)]
+    assert choose(levels, "auto", 0.01, 20) == 1
 
 
 def level_without(k, name):
@@ -267,11 +362,11 @@ def level_without(k, name):
 
 def test_an_undefined_index_is_the_worst():
     levels = [level_without(3, "ch"), level(9, ch=-1e300)]
-    assert choose(levels, "ch", 0.01) == 1
+    assert choose(levels, "ch", 0.01, 20) == 1
     levels = [level_without(5, "db"), level(6, db=1e300)]
-    assert choose(levels, "db", 0.01) == 1
+    assert choose(levels, "db", 0.01, 20) == 1
     levels = [level_without(5, "ch"), level_without(4, "ch")]
-    assert choose(levels, "ch", 0.01) == 1
+    assert choose(levels, "ch", 0.01, 20) == 1
 
 
 def test_goodness_is_more_is_better():

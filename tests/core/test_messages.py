@@ -45,14 +45,17 @@ def test_bytes_by_hand():
 
 def test_bytes_of_a_plan_and_of_its_answer():
     # k0 = 4 seeds and candidates of 2 and 3 centres, d = 2: seeds 4 * 2 numbers,
-    # levels (2 + 3) * (2 + 2); up: 4 * 4 numbers, (2 + 3) * 4, an owner a cell and two
-    # sums a level.
+    # levels (2 + 3) * (2 + 2); up: 4 * 4 numbers, (2 + 3) * 4, an owner a cell, two
+    # sums a level and three counts a centre.
     levels = tuple(Level(np.zeros((k, 2)), np.zeros(k), np.ones(k), 0) for k in (2, 3))
     assert array_bytes(Plan(np.zeros((4, 2)), levels)) == 8 * (8 + 20)
     halves = np.full(2, 0.5)
-    replies = tuple(LevelReply(cells(k, 2), np.arange(k), halves, 0) for k in (2, 3))
+    replies = tuple(
+        LevelReply(cells(k, 2), np.arange(k), halves, np.zeros((k, 3)), 0)
+        for k in (2, 3)
+    )
     answer = Update(Summary(cells(4, 2), np.arange(4), replies))
-    assert array_bytes(answer) == 8 * (16 + 20 + 4 + 5 + 4)
+    assert array_bytes(answer) == 8 * (16 + 20 + 4 + 5 + 4 + 15)
 
 
 def test_arrays_come_depth_first_and_scalars_weigh_nothing():

@@ -30,7 +30,7 @@ from afcl.methods.afcl_paper import AfclPaper
 
 METHOD = AfclPaper()
 HALF = PaperParams(n_seeds=2, learning_rate=0.5)
-NO_SCORES = dict.fromkeys(("silhouette", "simplified", "ch", "db", "bic"))
+NO_SCORES = dict.fromkeys(("silhouette", "simplified", "ch", "db", "bic", "free_bic"))
 
 
 # -------------------------------------------------------------------- helpers

@@ -151,6 +151,8 @@ def test_levels_by_hand():
     assert level.scores["ch"] == pytest.approx(50, rel=1e-14)
     assert level.scores["db"] == pytest.approx(0.2, rel=1e-14)
     assert level.scores["bic"] == pytest.approx(-8 * np.log(2), rel=1e-14)
+    # Variances 2/(2 - 1): fit -2 ln 2, shares 4 ln(1/2), parameters 5/2 ln 4.
+    assert level.scores["free_bic"] == pytest.approx(-11 * np.log(2), rel=1e-14)
 
 
 def test_a_cell_is_a_blurred_object():
@@ -178,7 +180,7 @@ def test_scores_of_the_summary_follow_from_the_rows(seed):
     found = cells_of(X, labels, 3)
     level = PathLevel(3, found.means, found.counts.astype(float), {}, found.scatters)
     scores = scored(level, 0.5, 0.25).scores
-    assert list(scores) == ["silhouette", "simplified", "ch", "db", "bic"]
+    assert list(scores) == ["silhouette", "simplified", "ch", "db", "bic", "free_bic"]
     assert (scores["silhouette"], scores["simplified"]) == (0.5, 0.25)
     assert None not in scores.values()
 

@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from sklearn.metrics import calinski_harabasz_score
 from afcl.core import rebuild
 from afcl.core.cells import pool, union
 from afcl.core.client import condense, reply
-from afcl.core.indices import INDICES, choose
+from afcl.core.indices import BY_FREE_BIC, INDICES, choose
 from afcl.core.messages import (
     Cells,
     Hello,
@@ -32,6 +33,7 @@ from afcl.core.protocol import PathLevel, client_rng, server_rng
 from afcl.core.rebuild import prepare
 from afcl.core.seeding import weighted_kmeans
 from afcl.core.server import (
+    _renewed_valleys,
     absorb_hello,
     absorb_left,
     absorb_update,
@@ -83,7 +85,13 @@ def update(state, client, bag, views=None, version=None):
     centers += [plan.seeds] * (len(views) - len(centers))  # a level too many
     revisions += [0] * (len(views) - len(revisions))
     levels = tuple(
-        LevelReply(around, owners(around, places), np.array([s, m]), revision)
+        LevelReply(
+            around,
+            owners(around, places),
+            np.array([s, m]),
+            np.zeros((places.shape[0], 3)),
+            revision,
+        )
         for (around, s, m), places, revision in zip(
             views, centers, revisions, strict=False
         )
@@ -303,7 +311,8 @@ def test_reseeding_starts_once_from_the_present_seeds_if_the_number_fits(monkeyp
 
 
 def test_only_a_finer_reply_replaces_the_memory():
-    state = greeted(cells([4, 4, 4], [0, 1, 10]))
+    params = dataclasses.replace(LOOSE, criterion="silhouette")  # one candidate
+    state = greeted(cells([4, 4, 4], [0, 1, 10]), params=params)
     coarse, as_fine = cells([8, 4], [0.5, 10]), cells([4, 5, 3], [0, 1, 10])
     after, found = absorb_update(state, update(state, 0, coarse))
     assert not found["finer"]
@@ -450,19 +459,21 @@ def test_the_path_goes_from_two_to_the_largest_k(seed):
     assert state.merges == ward(counts, means)
 
 
-def built(k, silhouette, simplified=0.0, bic=0.0, ch=0.0):
+def built(k, silhouette, simplified=0.0, bic=0.0, ch=0.0, free_bic=0.0):
     scores = {
         "silhouette": silhouette,
         "simplified": simplified,
         "ch": ch,
         "db": 1.0,
         "bic": bic,
+        "free_bic": free_bic,
     }
     return PathLevel(k, np.zeros((k, 1)), np.ones(k), scores, np.zeros(k))
 
 
-def kept(levels, **options):
-    found = rebuild._candidates(levels, DefaultParams(**options))
+def kept(levels, by_free_bic=0, **options):
+    with patch.object(rebuild, "BY_FREE_BIC", by_free_bic):
+        found = rebuild._candidates(levels, DefaultParams(**options), 20)
     assert all(candidate.revision == 0 for candidate in found)
     return [candidate.k for candidate in found]
 
@@ -487,6 +498,18 @@ def test_at_most_so_many_candidates_and_the_one_the_rule_picks():
     assert kept(levels, candidates=2) == [2, 3]
 
 
+def test_the_likeliest_levels_are_candidates_of_the_rule():
+    assert BY_FREE_BIC == 4
+    bics = {3: 1.0, 7: 4.0, 8: 3.0, 9: 2.0, 10: 1.0}
+    levels = tuple(
+        built(k, 1.0 if k == 2 else 0.5, free_bic=bics.get(k, 0.0))
+        for k in range(2, 12)
+    )
+    assert kept(levels, 4) == [2, 3, 7, 8, 9]  # 3 and 10 tie: the first
+    assert kept(levels, 1) == [2, 7]
+    assert kept(levels, 4, criterion="silhouette") == [2]
+
+
 def test_other_criteria_keep_their_own_best_levels():
     levels = tuple(built(k, 1.0 / k, ch=float(k)) for k in range(2, 12))
     assert kept(levels, criterion="ch") == [6, 7, 8, 9, 10, 11]
@@ -498,6 +521,56 @@ def test_no_levels_no_candidates():
 
 
 # -------------------------------------------------------------- R6: candidates
+
+
+def test_counts_between_centres_are_added_up_over_who_replied(seed):
+    tables = blobs(seed)
+    state = started(tables, dataclasses.replace(LOOSE, drift=9.0))
+    assert state.most == 15
+    assert all(level.valleys.shape == (0, 3) for level in state.candidates)
+    sent = broadcast(state)
+    said = {g: answer(sent, g, tables[g]) for g in (1, 3)}
+    for g in (1, 3):
+        state = absorbed(state, said[g])
+    state = prepare(state)
+    for position, level in enumerate(state.candidates):
+        each = [said[g].payload.levels[position].valleys for g in (1, 3)]
+        assert level.valleys.tolist() == sum(each).tolist()
+        assert level.valleys.sum() > 0
+
+
+def test_counts_between_centres_are_unknown_once_a_centre_is_lost(seed):
+    tables = blobs(seed)
+    state = started(tables, dataclasses.replace(LOOSE, drift=9.0))
+    sent = broadcast(state)
+    for g in (0, 1, 2, 3):
+        state = absorbed(state, answer(sent, g, tables[g]))
+    # A centre that nobody is near: polishing drops it.
+    level = state.candidates[0]
+    extra = np.vstack([level.centers, [[50.0, 50.0]]])
+    odd = dataclasses.replace(level, k=level.k + 1, centers=extra)
+    lost = prepare(dataclasses.replace(state, candidates=(odd, *state.candidates[1:])))
+    assert lost.candidates[0].k == level.k
+    assert lost.candidates[0].valleys.shape == (0, 3)
+    assert lost.candidates[1].valleys.shape == (lost.candidates[1].k, 3)
+    # It stays so, though all replies speak of as many centres as are left.
+    later = prepare(dataclasses.replace(lost, stale=True))
+    assert later.candidates[0].valleys.shape == (0, 3)
+    assert later.candidates[0].revision == 2
+
+
+def test_nobody_replied_nothing_is_known():
+    assert ServerState(LOOSE, 0).replied_valleys(0, 2).shape == (0, 3)
+
+
+def test_a_group_that_lost_a_centre_starts_anew():
+    old = np.ones((3, 4, 3), dtype=np.uint16)
+    new = np.full((1, 3, 3), 2, dtype=np.uint16)
+    found = _renewed_valleys(old, new, np.array([1]))
+    assert found.shape == (3, 3, 3)
+    assert found.sum(axis=(1, 2)).tolist() == [0, 18, 0]
+    same = _renewed_valleys(old, np.concatenate([new, new[:, :1]], 1), np.array([1]))
+    assert same.sum(axis=(1, 2)).tolist() == [12, 24, 12]
 
 
 def test_candidates_are_polished_on_replies_and_on_the_memory_of_the_silent(seed):
@@ -607,7 +680,7 @@ def test_calinski_harabasz_is_exact_with_cells_of_any_size(seed):
 
 def test_the_answer_is_the_rule_over_the_candidates(seed):
     state = started(blobs(seed))
-    assert chosen(state) is state.candidates[choose(state.candidates, "auto", 0.01)]
+    assert chosen(state) is state.candidates[choose(state.candidates, "auto", 0.01, 15)]
 
 
 def test_three_groups_are_found_from_the_first_hello_on(seed):
@@ -685,7 +758,7 @@ def test_a_broadcast_says_what_the_clients_need():
 def test_every_criterion_gives_an_answer(seed, criterion):
     params = DefaultParams(criterion=criterion)
     state = started(blobs(seed), params)
-    best = state.candidates[choose(state.candidates, criterion, params.band)]
+    best = state.candidates[choose(state.candidates, criterion, params.band, 15)]
     assert result(state).k == best.k
 
 

@@ -111,10 +111,10 @@ def test_replies_are_those_of_one_client_after_the_other(seed, kind, d, min_cell
     most = np.minimum(6, np.maximum(1, np.diff(offsets)[clients] // min_cell))
     places = np.concatenate([[0], np.cumsum(most)])
     held, out = np.zeros(4, dtype=np.int64), empty_cells(places, d)
-    sums = np.empty((4, 2))
+    sums, valleys = np.empty((4, 2)), np.zeros((4, 6, 3), dtype=np.uint16)
     batches.around(
         rows, offsets, clients, centers, spreads, sizes, min_cell,
-        places, held, out, sums,
+        places, held, out, sums, valleys,
     )  # fmt: skip
     for index, client in enumerate(clients):
         mine = rows[offsets[client] : offsets[client + 1]]
@@ -122,6 +122,7 @@ def test_replies_are_those_of_one_client_after_the_other(seed, kind, d, min_cell
         alone = reply(mine, Plan(centers, (level,)), params).levels[0]
         same_cells(cells_at(places, held, out, index), alone.cells)
         assert sums[index].tolist() == alone.sums.tolist()
+        assert valleys[index].tolist() == alone.valleys.tolist()
 
 
 def test_without_spreads_there_are_cells_only(seed):
@@ -131,8 +132,9 @@ def test_without_spreads_there_are_cells_only(seed):
     held, out = np.zeros(5, dtype=np.int64), empty_cells(places, 2)
     sums = np.full((5, 2), np.nan)
     batches.around(
-        rows, offsets, np.arange(5), centers, none, none, 1, places, held, out, sums
-    )
+        rows, offsets, np.arange(5), centers, none, none, 1, places, held, out, sums,
+        np.zeros((5, 0, 3), dtype=np.uint16),
+    )  # fmt: skip
     assert not np.any(sums)
     counts = [cells_at(places, held, out, c).counts.sum() for c in range(5)]
     assert counts == np.diff(offsets).tolist()
@@ -147,7 +149,7 @@ def test_equal_means_become_one_cell():
     out, none = empty_cells(places, 1), np.empty(0)
     batches.around(
         rows, np.array([0, 5]), np.array([0]), centers, none, none, 2,
-        places, held, out, np.empty((1, 2)),
+        places, held, out, np.empty((1, 2)), np.zeros((1, 0, 3), dtype=np.uint16),
     )  # fmt: skip
     cells = cells_at(places, held, out, 0)
     assert cells.counts.tolist() == [3, 2]

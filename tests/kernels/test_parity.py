@@ -45,6 +45,11 @@ def column(*values):
     return np.array(values, dtype=np.float64)[:, None]
 
 
+def floats_of(table):
+    """Return a table of floats."""
+    return np.array(table, dtype=np.float64)
+
+
 # ------------------------------------------------------------- hand-worked cases
 
 
@@ -111,6 +116,63 @@ def test_lloyd_leaves_a_centre_without_mass_where_it_is(backend):
     )
     assert centers[:, 0].tolist() == [1.0, 50.0, 90.0]
     assert labels.tolist() == [0, 0, 2]
+
+
+@BACKENDS
+def test_valleys_by_hand(backend):
+    # 5 and 25 are as near to two centres: the lower one's. From 0 to 10, t = 0, .15,
+    # .5, .65, .95 and 2.5; from 10 to 0 1 - t of these; from 40 to 10 lie 6.5 at
+    # 1.117, 9.5 at 1.017, 25 at .5 and 40 at 0.
+    found = backend.valleys(
+        column(0, 1.5, 5, 6.5, 9.5, 25, 40), 2.0 ** np.arange(7), column(0, 10, 40)
+    )
+    same_bits(found, floats_of([[4, 1, 16], [4, 16, 1], [32, 64, 16]]))
+
+
+@BACKENDS
+def test_the_edge_of_a_slab_is_inside(backend):
+    # Along (0, 0) to (4, 3), squared length 25: (.5, .375) lies at 3.125/25 = .125,
+    # (.4, .3) at 2.5/25 = .1, and what is at right angles does not matter.
+    X = np.array([[0.5, 0.375], [0.4, 0.3], [-3.0, 4.0]])
+    found = backend.valleys(X, np.array([1.0, 2.0, 4.0]), floats_of([[0, 0], [4, 3]]))
+    same_bits(found, floats_of([[0, 6, 0], [0, 0, 6]]))
+
+
+@BACKENDS
+def test_valleys_where_the_nearest_centre_is_not_the_only_one(backend):
+    # 10 lies between 0 and 20: its nearest is the first. 0 and its double count none;
+    # the nearest of 5 is the first of both.
+    ones = np.ones(3)
+    found = backend.valleys(column(0, 10, 20), ones, column(0, 10, 20))
+    same_bits(found, floats_of([[0, 1, 1], [0, 1, 1], [0, 1, 1]]))
+    found = backend.valleys(column(0, 2.5, 5), ones, column(0, 0, 5))
+    same_bits(found, floats_of([[0, 0, 0], [0, 0, 0], [1, 1, 1]]))
+    same_bits(backend.valleys(column(1, 2), np.ones(2), column(1)), np.zeros((1, 3)))
+
+
+@BACKENDS
+def test_valleys_of_float32_rows_are_those_of_the_same_numbers(backend, seed):
+    rng = np.random.default_rng(seed)
+    X, centers = rng.normal(size=(50, 3)).astype(np.float32), rng.normal(size=(4, 3))
+    found = backend.valleys(X, np.ones(50), centers)
+    same_bits(found, backend.valleys(X.astype(float), np.ones(50), centers))
+
+
+@given(data=st.data())
+def test_valleys_count_rows_once_a_slab(data):
+    # On a grid, where ties and edges of slabs abound.
+    n, k, d = (data.draw(st.integers(*limits)) for limits in ((0, 12), (1, 5), (1, 3)))
+    grid = st.integers(-4, 4).map(float)
+    X = data.draw(arrays(np.float64, (n, d), elements=grid))
+    centers = data.draw(arrays(np.float64, (k, d), elements=grid))
+    weights = data.draw(arrays(np.float64, n, elements=st.floats(0, 9)))
+    found = native.valleys(X, weights, centers)
+    same_bits(found, reference.valleys(X, weights, centers))
+    assert (found.sum(axis=1) <= weights.sum() * (1 + 1e-12)).all()
+    parts = [
+        reference.valleys(X[i::2], np.ones(X[i::2].shape[0]), centers) for i in (0, 1)
+    ]
+    same_bits(sum(parts), reference.valleys(X, np.ones(n), centers))
 
 
 @BACKENDS
@@ -335,6 +397,7 @@ def run_all(module, case):
         found["silhouettes-objects"] = module.silhouettes(
             X, np.zeros(X.shape[0]), centers, np.zeros(k), case["counts"]
         )
+    found["valleys"] = module.valleys(X, case["weights"], centers)
     found["plus_plus"] = module.plus_plus(X, case["weights"], case["draws"])
     bounds = np.array([0, 1, k] if k > 1 else [0, 1])
     for score in (0, 1, 2) if k > 2 else (0,):  # two centres have silhouettes
@@ -533,6 +596,7 @@ CALLS = {
     "microaggregate": (ROWS, 2),
     "plus_plus": (ROWS, np.ones(8), np.zeros(4)),
     "tally": (ROWS, CENTERS, np.array([0, 4]), np.zeros(1), np.zeros(4), np.ones(4)),
+    "valleys": (ROWS, np.ones(8), CENTERS),
     "crowding": (np.ones(4), CENTERS),
     "ward": (np.ones(4), CENTERS),
     "join_seeds": (np.ones(4, dtype=np.int64), CENTERS, 2),

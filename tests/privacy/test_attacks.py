@@ -247,7 +247,7 @@ def test_all_cells_of_a_message_are_released():
     cells = Cells(np.array([6]), np.full((1, 2), 0.5), np.ones(1))
     whose = np.array([0])
     level = Level(np.zeros((1, 2)), np.ones(1), np.ones(1), 0)
-    reply = LevelReply(cells, whose, np.zeros(2), 0)
+    reply = LevelReply(cells, whose, np.zeros(2), np.zeros((2, 3)), 0)
     plan = Plan(np.zeros((1, 2)), (level, level))
     heard = [greeting(cells), answer(plan, Summary(cells, whose, (reply, reply)))]
     assert len(releases(heard)) == 4

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-INDICES = ("silhouette", "simplified", "ch", "db", "bic")
+INDICES = ("silhouette", "simplified", "ch", "db", "bic", "free_bic")
 
 
 def names_of(n_sites: int) -> list[str]:
@@ -24,7 +24,7 @@ def path_of(k: int) -> list[dict[str, Any]]:
         scores = dict(
             zip(
                 INDICES,
-                (value, value, 100 * value, 2 - value, 900 * value),
+                (value, value, 100 * value, 2 - value, 900 * value, 800 * value),
                 strict=True,
             )
         )

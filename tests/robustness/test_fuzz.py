@@ -143,7 +143,10 @@ def bags(draw):
 
 owners = hnp.arrays(np.int64, st.integers(0, 4), elements=whole)
 sums = hnp.arrays(np.float64, st.integers(0, 3), elements=numbers)
-level_replies = st.builds(LevelReply, bags(), owners, sums, whole)
+valleys = hnp.arrays(
+    np.float64, st.tuples(st.integers(0, 4), st.integers(2, 3)), elements=numbers
+)
+level_replies = st.builds(LevelReply, bags(), owners, sums, valleys, whole)
 hellos = st.builds(Hello, whole, bags())
 updates = st.builds(
     Update,

@@ -107,6 +107,7 @@ def test_a_client_says_the_same_from_a_cluster(cluster, seed):
         close(found.levels[0].cells, known.levels[0].cells)
         assert np.array_equal(found.owners, known.owners)
         assert found.levels[0].sums == pytest.approx(known.levels[0].sums)
+        assert np.array_equal(found.levels[0].valleys, known.levels[0].valleys)
 
 
 def test_a_run_is_the_same_with_one_site_on_a_cluster(cluster, seed):

@@ -95,7 +95,9 @@ def test_a_result_says_what_was_found(result, outcome):
     assert all(type(size) is int for size in result["sizes"])
     assert result["parameters"] == {"seed": 0, "preset": "default"}
     assert result["scores"] == outcome.clustering.scores
-    assert {"silhouette", "simplified", "ch", "db", "bic"} == set(result["scores"])
+    assert {"silhouette", "simplified", "ch", "db", "bic", "free_bic"} == set(
+        result["scores"]
+    )
     assert [level["k"] for level in result["path"]][:2] == [2, 3]
     assert result["rounds"] == outcome.finished.rounds
 
@@ -200,8 +202,8 @@ def test_no_score_is_null_and_blank(tmp_path):
     assert result["n_clusters"] == 1
     assert set(result["scores"].values()) == {None}
     assert rows(tmp_path / "path.csv") == [
-        ["k", "silhouette", "simplified", "ch", "db", "bic"],
-        ["1", "", "", "", "", ""],
+        ["k", "silhouette", "simplified", "ch", "db", "bic", "free_bic"],
+        ["1", "", "", "", "", "", ""],
     ]
 
 

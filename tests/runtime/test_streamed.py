@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from tests.runtime import test_federation as live
 
+from afcl import kernels
 from afcl import parts as parts_of_rows
 from afcl.core.client import condense, reply
 from afcl.core.messages import Level, Plan
@@ -120,6 +121,10 @@ def test_what_a_client_says(site):
         np.testing.assert_array_equal(one, other)
     views = [answer_.levels[0] for answer_ in answers]
     assert np.array_equal(views[0].sums, views[1].sums)
+    assert np.array_equal(views[0].valleys, views[1].valleys)
+    table = TableRows(X, box).table()
+    whole = kernels.valleys(table, np.ones(X.shape[0]), centers)
+    assert np.array_equal(views[0].valleys, whole)
 
 
 def encoded(cells):

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl._typing import AnyArray, Floats, Ints
 from afcl.core.cells import concatenate, empty_columns, offsets_of
 from afcl.core.client import HELLO_ITERATIONS
 from afcl.core.cohort_answers import numbers_of_many
@@ -117,18 +117,21 @@ def reply(
     Whose a cell is (`owners`) is not sent: only a server that doubts an answer asks.
     """
 
-    def asked(centers: Floats, spreads: Floats, sizes: Floats) -> tuple[Cells, Floats]:
+    def asked(
+        centers: Floats, spreads: Floats, sizes: Floats
+    ) -> tuple[Cells, Floats, AnyArray]:
         about = (np.ascontiguousarray(centers), spreads, sizes, params.min_cell)
         parts = spread(lambda some: _around(tables, some, *about), clients)
-        cells = concatenate([cells for cells, _ in parts])
-        return cells, np.concatenate([sums for _, sums in parts])
+        cells = concatenate([cells for cells, *_ in parts])
+        sums = np.concatenate([sums for _, sums, _ in parts])
+        return cells, sums, np.concatenate([valleys for *_, valleys in parts])
 
     none, nobody = np.empty(0), np.empty(0, dtype=np.int64)
-    cells, _ = asked(plan.seeds, none, none)
+    cells, *_ = asked(plan.seeds, none, none)
     levels = []
     for level in plan.candidates:
-        around, sums = asked(level.centers, level.spreads, level.counts)
-        levels.append(LevelReply(around, nobody, sums, level.revision))
+        around, sums, valleys = asked(level.centers, level.spreads, level.counts)
+        levels.append(LevelReply(around, nobody, sums, valleys, level.revision))
     return Summary(cells, nobody, tuple(levels))
 
 
@@ -139,8 +142,8 @@ def _around(
     spreads: Floats,
     sizes: Floats,
     min_cell: int,
-) -> tuple[Cells, Floats]:
-    """Return clients' cells around centres, and their sums of both silhouettes."""
+) -> tuple[Cells, Floats, AnyArray]:
+    """Return clients' cells around centres, sums of silhouettes, counts between."""
     from afcl.kernels.batches import around
 
     most = np.maximum(1, tables.sizes[clients] // min_cell)
@@ -148,6 +151,8 @@ def _around(
     n = clients.shape[0]
     held = np.zeros(n, dtype=np.int64)
     sums = np.empty((n, 2))
+    # Very many counts, and no site of a batch has as many rows as fit in here.
+    valleys = np.zeros((n, spreads.shape[0], 3), dtype=np.uint16)
     out = empty_columns(int(places[-1]), tables.rows.shape[1])
     around(
         tables.rows,
@@ -161,8 +166,9 @@ def _around(
         held,
         out,
         sums,
+        valleys,
     )
-    return _packed(places, held, out), sums
+    return _packed(places, held, out), sums, valleys
 
 
 def _packed(places: Ints, held: Ints, out: tuple[Ints, Floats, Floats]) -> Cells:

@@ -16,7 +16,7 @@ import numpy as np
 from afcl._typing import ClientId
 from afcl.core.cells import nothing, union
 from afcl.core.condense import condense_cells
-from afcl.core.state import Pooled, ServerState, View
+from afcl.core.state import Pooled, ServerState, View, added_up
 
 #: One part in so many of `max_cells` is left to clients that are remembered singly.
 SINGLE = 16
@@ -92,6 +92,9 @@ def _views(state: ServerState, replied: list[ClientId], most: int) -> tuple[View
         replies = [state.replies[client][position] for client in replied]
         cells = union([view.cells, *(reply.cells for reply in replies)])
         sums = sum((reply.sums for reply in replies), view.sums)
+        counted = [view.valleys] if state.pooled.views else []
+        counted += [reply.valleys for reply in replies]
+        valleys = added_up(counted, ks[position])
         share = max(1, most * ks[position] // sum(ks))
-        views.append(View(condense_cells(cells, share), sums))
+        views.append(View(condense_cells(cells, share), sums, valleys))
     return tuple(views)

@@ -18,6 +18,7 @@ import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.cells import union
+from afcl.core.indices import BY_FREE_BIC
 from afcl.core.messages import (
     Cells,
     Hello,
@@ -34,6 +35,7 @@ from afcl.core.messages import (
 )
 from afcl.core.state import ServerState, total
 from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, Partition, Question
+from afcl.registry import AUTO
 
 #: Most rows a client may register: no sum over all clients overflows.
 MOST_ROWS = 1 << 40
@@ -96,6 +98,7 @@ def check_update(state: ServerState, update: Update) -> None:
             and bool(np.all(np.abs(level.sums) <= n_rows * (1 + SLACK))),
             "a sum of silhouettes lies outside [-n, n]",
         )
+        _check_valleys(level.valleys, n_rows, _most_cells(state))
     parts = (summary, *summary.levels)
     bags = tuple(part.cells for part in parts)
     cells = _check_cells(state, bags, state.n_features, client, n_rows)
@@ -199,7 +202,25 @@ def _check_number(state: ServerState, found: int, now: bool) -> None:
         f"expected {expected} candidate levels, got {found}",
     )
     most = state.params.candidates + 1
+    most += BY_FREE_BIC if state.params.criterion == AUTO else 0
     refuse_unless(found <= most, f"at most {most} levels are sent, got {found}")
+
+
+def _check_valleys(valleys: Any, n_rows: int, most: int) -> None:
+    """Check that these are counts of rows, three for each of a level's centres."""
+    refuse_unless(
+        isinstance(valleys, np.ndarray)
+        and valleys.dtype == np.float64
+        and valleys.ndim == 2
+        and 2 <= valleys.shape[0] <= most
+        and valleys.shape[1] == 3,
+        "expected three float64 counts between centres, a centre of a level",
+    )
+    refuse_unless(
+        bool(np.all((valleys >= 0) & (valleys <= n_rows)))
+        and bool(np.all(valleys == np.floor(valleys))),
+        f"a count between centres is not a whole number from 0 to {n_rows}",
+    )
 
 
 def _check_owners(owners: Any, number: int) -> list[int]:
@@ -224,8 +245,7 @@ def _check_cells(
 ) -> Cells:
     """Check the form of every bag, then all their numbers together; return these."""
     least = state.params.min_cell
-    most = max(MOST_CELLS, state.params.n_seeds or 0)
-    most = min(most, max(1, n_rows // least))
+    most = min(_most_cells(state), max(1, n_rows // least))
     for bag in bags:
         refuse_unless(
             not isinstance(bag, Cells) or _length(bag.counts) <= most,
@@ -256,6 +276,11 @@ def _check_cells(
             "a mean lies outside the extremes that the client announced",
         )
     return cells
+
+
+def _most_cells(state: ServerState) -> int:
+    """Return the most cells of one client around seeds or centres."""
+    return max(MOST_CELLS, state.params.n_seeds or 0)
 
 
 def _length(counts: Any) -> int:
@@ -311,6 +336,9 @@ def _answers(
     if any(reply.revision != sent.revision for reply, sent in both):
         return False
     places = [plan.seeds, *(level.centers for level in plan.candidates)]
+    counted = (reply.valleys.shape[0] for reply in summary.levels)
+    if any(k != sent.shape[0] for k, sent in zip(counted, places[1:], strict=True)):
+        return False
     for owners, centers in zip(owned, places, strict=True):
         k = centers.shape[0]
         if len(owners) + owners.count(NOBODY) > k or max(owners) >= k:

@@ -22,7 +22,7 @@ from afcl.core.params import DefaultParams
 from afcl.core.rows import Rows, as_rows
 from afcl.core.seeding import plus_plus
 from afcl.exceptions import InputError
-from afcl.kernels import assign, lloyd, silhouettes, tally
+from afcl.kernels import assign, lloyd, silhouettes, tally, valleys
 
 #: What a client works on: its rows, or cells that stand for them.
 View: TypeAlias = Floats | Rows | Cells
@@ -64,7 +64,7 @@ def condense(X: View, params: DefaultParams, rng: np.random.Generator) -> Cells:
     sample = rows.take(index)
     start = sample[plus_plus(sample, params.cells_for(n), rng)]
     centers, _ = lloyd(sample, np.ones(sample.shape[0]), start, HELLO_ITERATIONS)
-    around, _ = _summaries(rows, [centers])[0]
+    around, *_ = _summaries(rows, [centers])[0]
     return _released(*around, params.min_cell)[0]
 
 
@@ -72,18 +72,20 @@ def reply(X: View, plan: Plan, params: DefaultParams) -> Summary:
     """Answer a broadcast: cells around the seeds, and a view of each candidate."""
     if isinstance(X, Cells):
         check_plan(plan, X.means.shape[1])
-        seen = [(_around(X, plan.seeds), np.zeros(2))]
+        seen = [(_around(X, plan.seeds), np.zeros(2), np.empty((0, 3)))]
+        weights = X.counts.astype(np.float64)
         for level in plan.candidates:
-            seen.append((_around(X, level.centers), _scored(X, level)))
+            counted = valleys(X.means, weights, level.centers)
+            seen.append((_around(X, level.centers), _scored(X, level), counted))
     else:
         check_plan(plan, X.shape[1])
         sets = [plan.seeds, *(level.centers for level in plan.candidates)]
         seen = _summaries(as_rows(X), sets, plan.candidates)
     cells, owners = _released(*seen[0][0], params.min_cell)
     levels = []
-    for level, (around, totals) in zip(plan.candidates, seen[1:], strict=True):
+    for level, (around, sums, between) in zip(plan.candidates, seen[1:], strict=True):
         cells_around, whose = _released(*around, params.min_cell)
-        levels.append(LevelReply(cells_around, whose, totals, level.revision))
+        levels.append(LevelReply(cells_around, whose, sums, between, level.revision))
     return Summary(cells, owners, tuple(levels))
 
 
@@ -101,12 +103,12 @@ def _released(cells: Cells, owners: Ints, min_cell: int) -> tuple[Cells, Ints]:
 
 def _summaries(
     rows: Rows, sets: Sequence[Floats], levels: Sequence[Level] = ()
-) -> list[tuple[tuple[Cells, Ints], Floats]]:
+) -> list[tuple[tuple[Cells, Ints], Floats, Floats]]:
     """Read the rows once and return what each set of centres makes of them.
 
-    That is the non-empty cells by nearest centre with the centres' numbers, and the
-    sums of the simplified and the moment silhouette. The last sets are the `levels`;
-    only of these silhouettes are computed.
+    That is the non-empty cells by nearest centre with the centres' numbers, the sums of
+    the simplified and the moment silhouette, and the counts of rows between centres.
+    The last sets are the `levels`; of others both are zeros.
     """
     plain = len(sets) - len(levels)
     nothing = np.zeros(sum(centers.shape[0] for centers in sets[:plain]))
@@ -119,12 +121,13 @@ def _summaries(
         np.concatenate([nothing, *(level.counts for level in levels)]),
     )
     parts = rows.map(partial(_tallied, asked))
-    counts, firsts, seconds, totals = next(parts)
+    whole = next(parts)
     for more in parts:
-        for total, part in zip((counts, firsts, seconds, totals), more, strict=True):
+        for total, part in zip(whole, more, strict=True):
             total += part
+    counts, firsts, seconds, totals, between = whole
     return [
-        (_cells(centers, counts[a:b], firsts[a:b], seconds[a:b]), total)
+        (_cells(centers, counts[a:b], firsts[a:b], seconds[a:b]), total, between[a:b])
         for centers, a, b, total in zip(
             sets, edges[:-1], edges[1:], totals, strict=True
         )
@@ -133,8 +136,14 @@ def _summaries(
 
 def _tallied(
     asked: tuple[Floats, Ints, Ints, Floats, Floats], rows: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
-    return tally(rows, *asked)
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Return what is added up over the parts of the rows; the last: (K, 3) counts."""
+    centers, edges, scores, *_ = asked
+    ones, between = np.ones(rows.shape[0]), np.zeros((centers.shape[0], 3))
+    for place in np.flatnonzero(scores):
+        own = slice(edges[place], edges[place + 1])
+        between[own] = valleys(rows, ones, centers[own])
+    return (*tally(rows, *asked), between)
 
 
 def _cells(

@@ -24,6 +24,15 @@ from afcl.registry import INDICES as INDICES
 
 #: Sums of the rule this close are a tie: larger BIC, then smaller k.
 TIE = 1e-9
+#: Levels that are candidates because of the BIC with own variances.
+BY_FREE_BIC = 4
+#: A k from this share of the largest on is not believed to be the likeliest:
+NEAR_END = 0.8
+#: the path may just have ended. A valley is one if, of the rows at the lower end, no
+#: larger share lies in its middle,
+DEEP = 0.75
+#: and the likeliest k is confirmed if this share of its clusters have one.
+CONFIRMED = 0.9
 #: A variance below this counts as this: rows that coincide would be infinitely likely.
 LEAST_VARIANCE = 1e-12
 
@@ -95,6 +104,17 @@ def bic(partition: Partition) -> float:
     return float(fit + shares - 0.5 * k * (d + 1) * np.log(n))
 
 
+def free_bic(partition: Partition) -> float:
+    """BIC of a mixture of spherical Gaussians of any variances, hard assignments."""
+    counts, d = partition.counts, partition.means.shape[1]
+    n, k = counts.sum(), counts.shape[0]
+    freedom = np.maximum(counts - 1.0, 0.5) * d
+    variances = np.maximum(partition.scatters / freedom, LEAST_VARIANCE)
+    fit = -0.5 * d * (counts * np.log(variances)).sum()
+    shares = (counts * np.log(counts / n)).sum()
+    return float(fit + shares - 0.5 * (k * (d + 2) - 1) * np.log(n))
+
+
 def _normalised(values: Floats) -> Floats:
     """Map to [-1, 0], the best to 0."""
     best = values.max()
@@ -102,21 +122,48 @@ def _normalised(values: Floats) -> Floats:
     return scaled
 
 
-def choose(levels: Sequence[PathLevel], criterion: str, band: float) -> int:
+def choose(levels: Sequence[PathLevel], criterion: str, band: float, most: int) -> int:
     """Return the position of the level that wins under `criterion`.
 
-    `auto` takes the levels whose moment silhouette lies within `band` of the best and
-    among these the largest sum of normalised BIC and simplified silhouette.
+    `auto` takes the level with the largest BIC of own variances if the valleys between
+    its clusters confirm it. If they do not, or are not known, it takes the levels whose
+    moment silhouette lies within `band` of the best and among these the largest sum of
+    normalised BIC and simplified silhouette. `most` is the largest k of the path.
     """
-    ks = np.array([level.k for level in levels])
     if criterion != AUTO:
-        return int(np.lexsort((ks, -goodness(levels, criterion)))[0])
+        return _best(levels, criterion)
+    if all(level.valleys.shape[0] == level.k for level in levels):
+        likeliest = _best(levels, "free_bic")
+        if _is_confirmed(levels[likeliest], most):
+            return likeliest
+    ks = np.array([level.k for level in levels])
     silhouette = goodness(levels, "silhouette")
     inside = np.flatnonzero(silhouette >= silhouette.max() - band)
     likely = goodness(levels, "bic")[inside]
     total = _normalised(likely) + _normalised(goodness(levels, "simplified")[inside])
     tied = inside[total >= total.max() - TIE]
     return int(tied[np.lexsort((ks[tied], -goodness(levels, "bic")[tied]))[0]])
+
+
+def _best(levels: Sequence[PathLevel], criterion: str) -> int:
+    """Return the position of the best level by one index, the smaller k on ties."""
+    ks = np.array([level.k for level in levels])
+    return int(np.lexsort((ks, -goodness(levels, criterion)))[0])
+
+
+def _is_confirmed(level: PathLevel, most: int) -> bool:
+    """Whether a level is far from the path's end, has rows enough, and has valleys."""
+    k, d = level.centers.shape
+    if k >= NEAR_END * most or level.sizes.sum() < k * d:
+        return False
+    return bool((depths(level.valleys) <= DEEP).mean() >= CONFIRMED)
+
+
+def depths(valleys: Floats) -> Floats:
+    """Rows in the middle over rows at the lower of both ends, one more of each."""
+    middle, own, other = valleys.T
+    found: Floats = (middle + 1.0) / (np.minimum(own, other) + 1.0)
+    return found
 
 
 def goodness(levels: Sequence[PathLevel], criterion: str) -> Floats:

@@ -123,14 +123,18 @@ class Plan:
 class LevelReply:
     """A client's view of one candidate level.
 
-    Reveals its cells of at least `min_cell` rows around the level's centres, and
-    `sums`, those of its rows' simplified and moment silhouettes. `owners` says whose a
-    cell is: the number of its centre, -1 if rows of other centres were folded into it.
+    Reveals its cells of at least `min_cell` rows around the level's centres,
+    `sums`, those of its rows' simplified and moment silhouettes, and `valleys`, (k, 3),
+    how many of its rows lie in three slabs between each centre and the nearest other
+    one: the middle, the own end, the other end. These counts may be smaller than
+    `min_cell`. `owners` says whose a cell is: the number of its centre, -1 if rows of
+    other centres were folded into it.
     """
 
     cells: Cells
     owners: Ints
     sums: Floats
+    valleys: Floats
     revision: int
 
 

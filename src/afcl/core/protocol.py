@@ -50,6 +50,10 @@ class PathLevel:
         Z per cluster, while the default preset works on the level; empty elsewhere.
     revision
         How often the clients' replies have polished it.
+    valleys
+        Rows per cluster in three slabs on the way to its nearest centre: the middle,
+        the own end, the other end (see :func:`afcl.kernels.valleys`), as the clients
+        counted them; of shape (0, 3) where they are not known.
     """
 
     k: int
@@ -58,6 +62,7 @@ class PathLevel:
     scores: Scores
     scatters: Floats = field(default_factory=lambda: np.empty(0))
     revision: int = 0
+    valleys: Floats = field(default_factory=lambda: np.empty((0, 3)))
 
     @property
     def spreads(self) -> Floats:

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from afcl._typing import Floats
 from afcl.core.cells import pool
 from afcl.core.condense import condense_cells
-from afcl.core.indices import INDICES, choose, goodness
+from afcl.core.indices import BY_FREE_BIC, INDICES, choose, goodness
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.path import (
@@ -27,6 +28,7 @@ from afcl.core.protocol import PathLevel, server_rng
 from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import ServerState
 from afcl.kernels import assign, lloyd
+from afcl.registry import AUTO
 
 #: Cells times centres up to which a bag is worked on as it is.
 WORK = 1 << 21
@@ -135,7 +137,8 @@ def _build(state: ServerState, bag: Cells) -> ServerState:
         version=state.version + 1,
         levels=levels or (_one_cluster(bag),),
         merges=merges,
-        candidates=_candidates(levels, state.params),
+        candidates=_candidates(levels, state.params, kmax),
+        most=kmax,
     )
 
 
@@ -147,9 +150,12 @@ def _one_cluster(bag: Cells) -> PathLevel:
 
 
 def _candidates(
-    levels: tuple[PathLevel, ...], params: DefaultParams
+    levels: tuple[PathLevel, ...], params: DefaultParams, most: int
 ) -> tuple[PathLevel, ...]:
-    """Levels worth the clients' time: near the best, plus the one the rule picks."""
+    """Levels worth the clients' time: near the best, plus the one the rule picks.
+
+    For the rule also those that may become the likeliest.
+    """
     if not levels:
         return ()
     good = goodness(levels, params.criterion)
@@ -158,7 +164,10 @@ def _candidates(
     kept = set(order.tolist())
     if params.criterion in ("auto", "silhouette"):
         kept = {i for i in kept if near[i] >= near.max() - params.prune}
-    kept.add(choose(levels, params.criterion, params.band))
+    kept.add(choose(levels, params.criterion, params.band, most))
+    if params.criterion == AUTO:
+        likely = np.argsort(-goodness(levels, "free_bic"), kind="stable")
+        kept.update(likely[:BY_FREE_BIC].tolist())
     return tuple(levels[i] for i in sorted(kept))
 
 
@@ -175,9 +184,23 @@ def _update_candidates(state: ServerState) -> ServerState:
             polished.append(candidate)
             continue
         revision = candidate.revision + 1
-        level = PathLevel(k, centers, counts, {}, scatters, revision)
+        valleys = _valleys(state, position, k)
+        level = PathLevel(k, centers, counts, {}, scatters, revision, valleys)
         polished.append(_federated_scores(state, position, level, silent))
     return replace(state, candidates=tuple(polished))
+
+
+def _valleys(state: ServerState, position: int, k: int) -> Floats:
+    """Return the replied counts between the centres of a candidate that now has k.
+
+    They are not known of one that has lost a centre since the build, nor later on:
+    replies from before and after speak of different centres.
+    """
+    candidate = state.candidates[position]
+    was_lost = candidate.revision > 0 and not candidate.valleys.size
+    if was_lost or k != candidate.k:
+        return np.empty((0, 3))
+    return state.replied_valleys(position, k)
 
 
 def _federated_scores(

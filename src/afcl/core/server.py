@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from afcl._typing import ClientId, Floats, Ints
+from afcl._typing import AnyArray, ClientId, Floats, Ints
 from afcl.core import rebuild
 from afcl.core.budget import within_budget
 from afcl.core.cells import exchange, nothing
@@ -202,7 +202,13 @@ def _renewed(state: ServerState, batch: Batch) -> tuple[LevelReply, ...]:
     if known is None:
         none = nothing(state.n_features, n)
         known = tuple(
-            LevelReply(none, none.counts, np.zeros((n, 2)), level.revision)
+            LevelReply(
+                none,
+                none.counts,
+                np.zeros((n, 2)),
+                np.zeros((n, *level.valleys.shape[1:]), level.valleys.dtype),
+                level.revision,
+            )
             for level in levels
         )
     places = batch.clients - batch.first
@@ -213,8 +219,18 @@ def _renewed(state: ServerState, batch: Batch) -> tuple[LevelReply, ...]:
         sums = old.sums.copy()
         sums[places] = new.sums
         cells = exchange(old.cells, new.cells, where)
-        renewed.append(LevelReply(cells, new.owners, sums, new.revision))
+        valleys = _renewed_valleys(old.valleys, new.valleys, places)
+        renewed.append(LevelReply(cells, new.owners, sums, valleys, new.revision))
     return tuple(renewed)
+
+
+def _renewed_valleys(old: AnyArray, new: AnyArray, places: Ints) -> AnyArray:
+    """Return a group's counts; zeros, which nobody reads, if a centre was lost."""
+    valleys = np.zeros((old.shape[0], *new.shape[1:]), new.dtype)
+    if old.shape == valleys.shape:
+        valleys[:] = old
+    valleys[places] = new
+    return valleys
 
 
 # ------------------------------------------------------------------ answering
@@ -257,7 +273,7 @@ def chosen(state: ServerState) -> PathLevel:
     if not state.candidates:
         return state.levels[0]
     levels, params = state.candidates, state.params
-    return levels[choose(levels, params.criterion, params.band)]
+    return levels[choose(levels, params.criterion, params.band, state.most)]
 
 
 def result(state: ServerState) -> Clustering:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 from immutables import Map
 
-from afcl._typing import Bools, ClientId, Floats, Ints
+from afcl._typing import AnyArray, Bools, ClientId, Floats, Ints
 from afcl.core.cells import exchange, nothing, take, union
 from afcl.core.condense import thin_cells
 from afcl.core.messages import Cells, LevelReply, Plan
@@ -26,10 +26,15 @@ Column: TypeAlias = int | Ints
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What several clients replied about one candidate: cells, sums of silhouettes."""
+    """What several clients replied about one candidate.
+
+    Cells, sums of silhouettes, and counts between its centres; of these none (0, 3)
+    where the clients spoke of different centres.
+    """
 
     cells: Cells
     sums: Floats = field(default_factory=lambda: np.zeros(2))
+    valleys: Floats = field(default_factory=lambda: np.empty((0, 3)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,8 @@ class ServerState:
         number: what an answer is checked against.
     levels, merges
         The path, and the tree of seeds that it follows.
+    most
+        The largest k that the path was built for.
     candidates
         The levels that the clients are asked about, as their replies have polished
         them.
@@ -115,6 +122,7 @@ class ServerState:
     stale: bool = False
     levels: tuple[PathLevel, ...] = ()
     merges: tuple[Merge, ...] = ()
+    most: int = 0
     candidates: tuple[PathLevel, ...] = ()
     sent: tuple[Plan, ...] = ()
     plans: int = 0
@@ -204,6 +212,12 @@ class ServerState:
         sums: Floats = every.reshape(-1, 2).sum(axis=0)
         return sums
 
+    def replied_valleys(self, position: int, k: int) -> Floats:
+        """Return the replied counts between a candidate's k centres, if all are."""
+        replied = [self.replies[c][position].valleys for c in sorted(self.replies)]
+        views = [view.valleys for view in self.pooled.views[position : position + 1]]
+        return added_up([*replied, *views], k)
+
     def unanswered(self) -> ServerState:
         """Return the state to which nobody has replied."""
         own = (cells for cells in self.memory.values() if cells.offsets is None)
@@ -230,6 +244,19 @@ class ServerState:
         """Whether nothing more is wanted of this entry for now."""
         wanted = self.wanted(client)
         return not (wanted if isinstance(wanted, bool) else wanted.any())
+
+
+def added_up(valleys: Sequence[AnyArray], k: int) -> Floats:
+    """Return the sum of counts between k centres; none if some are of others.
+
+    Counts are whole numbers, so their order does not matter.
+    """
+    if not valleys or any(counts.shape[-2:] != (k, 3) for counts in valleys):
+        return np.empty((0, 3))
+    summed = np.zeros((k, 3))
+    for counts in valleys:
+        summed += counts.reshape(-1, k, 3).sum(axis=0, dtype=np.float64)
+    return summed
 
 
 def total(column: Column) -> int:

@@ -30,7 +30,7 @@ class AFCL(FederatedClusterer):
         Seeds to start from; `auto` follows the number of rows.
     max_clusters : int or "auto"
         Largest number of clusters that may be the answer.
-    criterion : {"auto", "silhouette", "simplified", "ch", "db", "bic"}
+    criterion : {"auto", "silhouette", "simplified", "ch", "db", "bic", "free_bic"}
         What chooses the number of clusters.
     min_cell : int
         Smallest group of rows a client may describe.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl._typing import AnyArray, Floats, Ints
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import Columns, apart, fold, pool
 from afcl.kernels.passes import add_to_valleys, axes_between, move, pick_rows
@@ -307,7 +307,7 @@ def around(
     held: Ints,
     out: Columns,
     sums: Floats,
-    valleys: Ints,
+    valleys: AnyArray,
 ) -> None:
     """Form every client's cells around the same centres, and its silhouettes' sums.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl._typing import AnyArray, Floats, Ints
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import add_up, apart, squared
 from afcl.kernels.reference import PLACES, SLAB, Tally, in_order
@@ -298,7 +298,7 @@ def add_to_valleys(
     label: int,
     centers: Floats,
     axes: Axes,
-    counts: Floats,
+    counts: AnyArray,
 ) -> None:
     """Count a row (INOUT) in the slabs it lies in, of its centre and of others."""
     for place in range(axes.starts[label], axes.starts[label + 1]):

@@ -115,7 +115,8 @@ def _against(run: RunFolder, text: str, value: float) -> str:
     if gap < 0:
         return (
             f"{text}. k = {k} would score {number(-gap, 2)} better; the choice was "
-            "made on the figures as they stood when the sites were asked."
+            "made by BIC and the valleys between clusters, or on the figures as they "
+            "stood when the sites were asked."
         )
     how = "clear" if gap >= 0.05 * max(1.0, abs(value)) else "narrow"
     less = "less" if higher_is_better(run.criterion) else "more"

@@ -57,8 +57,10 @@ def summary_sizes(summary: Summary) -> Sizes:
     levels = []
     for level in summary.levels:
         sizes = level.cells.sizes
-        arrays += [*_cell_arrays(sizes, d), (sizes, 8), (two, 8)]
-        levels.append(LevelReply(none, nobody, np.zeros(0), level.revision))
+        centers = np.full_like(sizes, level.valleys.shape[1])
+        arrays += [*_cell_arrays(sizes, d), (sizes, 8), (two, 8), (centers, 24)]
+        empty = (np.zeros(0), np.zeros((0, 3)))
+        levels.append(LevelReply(none, nobody, *empty, level.revision))
     sample = Update(Summary(none, nobody, tuple(levels)))
     return _sizes(len(encode(sample)), arrays)
 
