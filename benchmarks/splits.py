@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
-from quality import CLUSTERS, LEAST, load, scaled
 
 from afcl import AFCL
 from afcl._typing import Floats, Ints
@@ -28,6 +27,7 @@ from afcl.data.split import dirichlet_split, kmeans_split
 from afcl.data.synthetic import random_mixture
 from afcl.exceptions import SmallClientsWarning
 from afcl.metrics import adjusted_rand, silhouette
+from quality import CLUSTERS, LEAST, load, scaled
 
 #: First seed of the mixtures.
 FIRST = 1000

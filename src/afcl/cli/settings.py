@@ -24,9 +24,7 @@ MISSING = "Rows with missing values: error or drop."
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random (0).")]
 Cohort = Annotated[
     int | None,
-    typer.Option(
-        help="Sites whose sums are read together (all, at least 3)."
-    ),
+    typer.Option(help="Sites whose sums are read together (all, at least 3)."),
 ]
 Stream = Annotated[
     bool | None,

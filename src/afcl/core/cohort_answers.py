@@ -35,7 +35,8 @@ def numbers_for(question: Question, view: View) -> Ints:
         totals = next(parts)
         for more in parts:
             totals += more
-    return _fixed(question, totals)[0]
+    numbers: Ints = _fixed(question, totals)[0]
+    return numbers
 
 
 def numbers_of_many(question: Question, rows: Floats, sizes: Ints) -> Ints:

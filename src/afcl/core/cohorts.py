@@ -257,7 +257,7 @@ def _missing(cohort: Cohort, rest: tuple[ClientId, ...]) -> tuple[ClientId, ...]
 
 
 def _renewed(cohort: Cohort, members: tuple[ClientId, ...], what: Question) -> Cohort:
-    """Return a cohort of fewer members that are asked anew, under a key of their own."""
+    """Return a cohort of fewer members that are asked anew, under a new key."""
     return replace(cohort.put(what), members=members, key=None)
 
 

@@ -106,7 +106,8 @@ def _slack(counts: Floats, shifts: Floats) -> Floats:
 
     A cohort's sum of so many rows has at most as many roundings.
     """
-    return UNIT * (1 + counts) * (1 + np.abs(shifts).max(axis=1) / counts)
+    slack: Floats = UNIT * (1 + counts) * (1 + np.abs(shifts).max(axis=1) / counts)
+    return slack
 
 
 def _square(flat: Floats, d: int) -> Floats:
@@ -196,8 +197,7 @@ def sub_cells(cells: Cells, partition: Partition, counts: Ints) -> Cells:
     centers = np.stack(
         [np.bincount(groups, mass * column, minlength=k) for column in seeds.T], axis=1
     )
-    centers /= cells.counts[:, None]
-    offsets = seeds - centers[groups]
+    offsets = seeds - (centers / cells.counts[:, None])[groups]
     between = np.bincount(groups, mass * (offsets * offsets).sum(axis=1), minlength=k)
     most = EXPLAINED * cells.scatters
     shrink = np.sqrt(most / np.maximum(between, np.maximum(most, 1e-300)))

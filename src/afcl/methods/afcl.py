@@ -47,8 +47,8 @@ def _server(state: State) -> ModuleType:
     """Return the module of the server whose state this is.
 
     Both define `agreed`, `announced`, `absorb_hello`, `absorb_update`, `absorb_left`,
-    `absorb_batch`, `end_round`, `waits_for`, `prepare`, `broadcast`, `done`, `result` and
-    `progress`, as functions of their state.
+    `absorb_batch`, `end_round`, `waits_for`, `prepare`, `broadcast`, `done`, `result`
+    and `progress`, as functions of their state.
     """
     return cohorts if isinstance(state, SecureState) else server
 

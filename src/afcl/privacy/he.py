@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Ints
-from afcl.core.messages import payload, refuse_unless
 from afcl.core.cohort_answers import numbers_for
+from afcl.core.messages import payload, refuse_unless
 from afcl.core.params import DefaultParams
 from afcl.core.tasks import (
     KEY,
@@ -183,9 +183,7 @@ def _open(task: Task, sealed: Sealed, held: Held, min_cell: int) -> tuple[Ints, 
     return numbers, held
 
 
-def _may_be_shown(
-    numbers: Ints, own: Ints, question: Question, min_cell: int
-) -> bool:
+def _may_be_shown(numbers: Ints, own: Ints, question: Question, min_cell: int) -> bool:
     """Whether a sum holds the client's own part, and sums no small groups."""
     if question.kind != SUM:
         return bool(np.all((numbers >= own) | (question.units != 1.0)))

@@ -187,9 +187,7 @@ def default_level(
     if contacts < 2:
         return Default(plain, "one message a site was asked for")
     if live and find_spec("cryptography") is None:
-        return Default(
-            plain, "sums over sites take masks: pip install 'afcl[privacy]'"
-        )
+        return Default(plain, "sums over sites take masks: pip install 'afcl[privacy]'")
     how = "secure" if live else f"secure({PLAIN})"
     return Default(f"{how}+{plain}", f"sums over sites, of which there are {n_clients}")
 

@@ -30,6 +30,7 @@ from afcl.core.tasks import SUM, Part, Partition, Task
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy.noise import Noise
 
+
 @dataclass(frozen=True, slots=True)
 class Sealed:
     """What a client works on under `secure`: rows for sums, cells for its hello.

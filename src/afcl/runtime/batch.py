@@ -240,9 +240,9 @@ def fits(
     """Whether sites can be asked together.
 
     Those of the default preset can, at the levels `summary` and `secure` (without `dp`
-    or encryption), in plain rounds: no delays, nobody late, silent or leaving, and no site
-    with more than :data:`MOST_ROWS` rows. Where bounds are given, all rows must lie
-    near them, or not every message would be accepted.
+    or encryption), in plain rounds: no delays, nobody late, silent or leaving, and no
+    site with more than :data:`MOST_ROWS` rows. Where bounds are given, all rows must
+    lie near them, or not every message would be accepted.
     """
     if type(spec.method) is not Afcl or not _is_plain(schedule):
         return False
