@@ -273,10 +273,21 @@ def prepare(state: SecureState) -> SecureState:
         return state
     if state.inner is None:
         state = _rebuilt(state)
-    state = _refined(_opened(state))
+    state = _opened(_forsaken(_refined(state)))
     if not state.working:
         state = _judged(_rebuilt(state))
     return replace(state, dirty=False, version=state.version + 1)
+
+
+def _forsaken(state: SecureState) -> SecureState:
+    """Go on at once with cohorts that would wait for somebody who has left.
+
+    Who leaves after its answer to one question is missed at the next one.
+    """
+    for number, cohort in state.working.items():
+        if not state.left.isdisjoint(cohort.owing):
+            state = _without(state, number)
+    return state
 
 
 def _opened(state: SecureState) -> SecureState:
