@@ -154,6 +154,11 @@ class _Work:
             if not _is_count(each[:, 0], rows) or each.min() < 0:
                 return False
             at = end + PER_LEVEL
+            # Rows in a slab; silhouettes, each member's rounded by half a unit.
+            most = rows + (rows + len(cohort.members)) * UNIT
+            silhouettes = numbers[end:at] * UNIT
+            if each[:, 2:].max() > rows or np.abs(silhouettes).max() > most:
+                return False
         self._scores[number] = numbers * question.units
         self.cohorts[number] = cohort.put(None)
         return True
