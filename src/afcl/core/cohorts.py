@@ -296,11 +296,12 @@ def _opened(state: SecureState) -> SecureState:
     wanted = state.params.cohort
     if len(waiting) < (wanted or FEWEST):
         return state
-    assert state.inner is not None
-    assert state.inner.seeds is not None
+    inner = _rebuilt(state).inner  # who has come since is in it
+    assert inner is not None
+    assert inner.seeds is not None
     # Who would be left over, too few for a cohort, joins the others.
     number = len(waiting) // wanted if wanted else -(-len(waiting) // MOST_MEMBERS)
-    first = Question(COUNT, (coarse(state.inner.seeds),))
+    first = Question(COUNT, (coarse(inner.seeds),))
     begun = {
         state.opened + i: Cohort(members, first, keyed=state.scheme.keyed)
         for i, members in enumerate(_dealt(waiting, number, wanted))
