@@ -119,7 +119,8 @@ def test_who_is_silent_counts_by_its_cells(known):
     alone = by_rows(FIRST, TWO)
     assert found.valleys.tolist() == alone.valleys.tolist()
     sizes, scatters = alone.sizes.copy(), alone.scatters.copy()
-    n, simplified, moment = 5.0, *(score_of(FIRST, TWO)[-2:])
+    n = 5.0
+    simplified, moment = score_of(FIRST, TWO)[-2:]
     for bag in others:
         gaps = (bag.means - TWO.centers.T) ** 2
         own = gaps.argmin(axis=1)
