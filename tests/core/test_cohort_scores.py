@@ -17,7 +17,7 @@ from afcl.core.params import DefaultParams
 from afcl.core.path import scored, summary_silhouettes
 from afcl.core.protocol import PathLevel
 from afcl.core.state import ServerState
-from afcl.core.tasks import SCORE, Question
+from afcl.core.tasks import PER_CLUSTER, SCORE, Question
 from afcl.kernels import silhouettes, valleys
 
 PARAMS = DefaultParams(min_cell=1, privacy="secure+grouped(5)")
@@ -42,7 +42,18 @@ def knowing(*levels, **what):
     """Return a server with these candidates."""
     inner = dataclasses.replace(ServerState(PARAMS, 0), candidates=levels)
     state = SecureState(PARAMS, 0, inner=inner, n_features=1)
-    return dataclasses.replace(state, **what)
+    state = dataclasses.replace(state, **what)
+    told = {
+        number: sums_behind(scores, levels[0])
+        for number, scores in state.scores.items()
+    }
+    return dataclasses.replace(state, answered={**told, **state.answered})
+
+
+def sums_behind(scores, level):
+    """Return cells of as many rows as a cohort has scored."""
+    n = int(scores[: level.k * PER_CLUSTER : PER_CLUSTER].sum())
+    return Cells(np.array([n]), np.zeros((1, 1)), np.zeros(1))
 
 
 def by_rows(X, level):

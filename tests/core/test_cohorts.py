@@ -308,8 +308,8 @@ def test_a_member_that_leaves_is_left_behind_and_no_sum_is_wrong(stage, answered
     mine = members if stage[1] != 1 else members[:-1]
     same_sums(state.answered[0], np.concatenate([rows[c] for c in mine]))
     assert rows_known(state) == 12 * len(state.spoken)
-    n_scored = cohorts.result(state).sizes.sum()
-    assert n_scored == (7 * 12 if stage[0] != SCORE else 6 * 12)
+    # Who did not take part in the scores is made up for.
+    assert cohorts.result(state).sizes.sum() == pytest.approx(7 * 12)
 
 
 @EACH_STAGE
@@ -341,7 +341,9 @@ def test_before_the_first_sums_the_rest_is_asked_from_the_beginning(stage):
     assert cohort.question is not None
     assert before.question is not None
     seeds = cohort.question.partitions[0].seeds
-    assert np.array_equal(seeds, before.question.partitions[0].seeds)
+    same = np.array_equal(seeds, before.question.partitions[0].seeds)
+    # Counts around the same seeds with and without a member could be subtracted.
+    assert same is (stage[0] == COUNT)
     assert state.waiting == (2,)
 
 
@@ -369,10 +371,13 @@ def test_a_cohort_that_was_asked_too_often_is_not_asked_again():
     """Of eight members one leaves every time: five questions, and one recovery."""
     rows = tables(8)
     state = started(rows, dataclasses.replace(PARAMS, passes=5))
-    for client in range(5):
+    for client in range(2):
         assert state.cohorts[0].asked == client + 1
         state, _ = cohorts.absorb_left(state, Left(client))
-    assert state.cohorts[0].members == (5, 6, 7)
+    assert state.cohorts[0].members == (2, 3, 4, 5, 6, 7)
+    state, _ = cohorts.absorb_left(state, Left(2))
+    assert not state.cohorts
+    assert set(state.waiting) == set(range(8))
     state = at((SCORE, 0), started(rows, dataclasses.replace(PARAMS, passes=5)), rows)
     state, _ = cohorts.absorb_left(state, Left(0))
     assert state.cohorts[0].asked == 6

@@ -112,6 +112,10 @@ class _Work:
         if not _is_count(numbers, state.rows_of(cohort.members)):
             return False
         *coarser, last = question.partitions
+        if cohort.moments is not None and not np.array_equal(
+            np.bincount(last.parents, numbers), cohort.moments.counts
+        ):
+            return False
         groups = joined(last, numbers, state.params.min_cell)
         nested = (*coarser, groups)
         self.cohorts[number] = cohort.put(
@@ -176,10 +180,9 @@ class _Work:
 
 
 def coarse_cells(cohort: Cohort) -> Cells:
-    """Return a cohort's coarsest groups as cells, cut up by the counts of seeds."""
+    """Return a cohort's coarsest groups as cells."""
     assert cohort.moments is not None
-    cells = cohort.moments.cells
-    return replace(cells, scatters=np.maximum(cells.scatters, 0.0))
+    return cohort.moments.cells
 
 
 def _is_count(numbers: Ints, rows: int) -> bool:

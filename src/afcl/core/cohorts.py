@@ -46,11 +46,13 @@ from afcl.core.messages import (
 from afcl.core.params import MOST_SEEDS
 from afcl.core.protocol import Clustering, Diagnostics, server_rng
 from afcl.core.refine import coarse, finer
+from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import ServerState
 from afcl.core.tasks import (
     COUNT,
     OPENING,
     SCORE,
+    SUM,
     Cohort,
     Part,
     Parts,
@@ -71,8 +73,12 @@ MOST_MEMBERS = 256
 PATIENCE = 8
 #: and later.
 LONGER_PATIENCE = 24
-#: Purpose of the server's draws.
+#: Questions from the first one to the last sums.
+STEPS = 4
+#: Purposes of the server's draws: finer seeds,
 REFINING = 1
+#: and the first ones once more.
+PLACING_ANEW = 2
 
 
 def agreed(state: SecureState, n_features: int, bounded: bool) -> SecureState:
@@ -104,7 +110,12 @@ def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnos
     known = server.agreed(known, state.n_features, state.bounded)
     known, found = server.absorb_hello(known, replace(hello, payload=greeting.cells))
     client = hello.client
-    back = replace(state, left=state.left - {client}, silent=state.silent - {client})
+    back = replace(
+        state,
+        left=state.left - {client},
+        silent=state.silent - {client},
+        dirty=state.dirty or client in state.silent,
+    )
     if client in state.hellos:
         refuse_unless(
             state.keys[client] == greeting.key and state.rows[client] == hello.n_rows,
@@ -234,9 +245,10 @@ def _without(state: SecureState, number: int) -> SecureState:
     rest = tuple(client for client in cohort.members if client not in away)
     cohorts = {n: each for n, each in state.cohorts.items() if n != number}
     changes: dict[str, Any] = {"dirty": True}
-    able = len(rest) >= FEWEST and cohort.asked <= state.params.passes
     question = cohort.question
     assert question is not None
+    needed = 1 if question.kind == SCORE else STEPS
+    able = len(rest) >= FEWEST and cohort.asked + needed <= state.params.passes + 1
     if question.kind == SCORE:
         if able:
             cohorts[number] = _renewed(cohort, rest, question)
@@ -244,12 +256,27 @@ def _without(state: SecureState, number: int) -> SecureState:
         changes["answered"] = {**state.answered, number: coarse_cells(cohort)}
         changes["spoken"] = state.spoken.union(cohort.members)
     elif able:
-        first = coarse(question.partitions[0].seeds)
-        cohorts[number] = _renewed(cohort, rest, Question(COUNT, (first,)))
+        seeds = question.partitions[0].seeds
+        if question.kind == SUM:
+            seeds = _other_seeds(state, cohort)
+        cohorts[number] = _renewed(cohort, rest, Question(COUNT, (coarse(seeds),)))
         changes["waiting"] = (*_missing(cohort, rest), *state.waiting)
     else:
         changes["waiting"] = (*cohort.members, *state.waiting)
     return replace(state, cohorts=cohorts, version=state.version + 1, **changes)
+
+
+def _other_seeds(state: SecureState, cohort: Cohort) -> Floats:
+    """Place the first seeds anew.
+
+    The rows of all members have been counted around the old ones: the difference to a
+    count without somebody would be the rows of one client.
+    """
+    assert state.inner is not None
+    bag = state.inner.bag()
+    k = min(state.params.seeds_for(state.total_rows()), distinct(bag.means))
+    rng = server_rng(state.seed, PLACING_ANEW, cohort.asked)
+    return weighted_kmeans(bag.means, bag.counts.astype(np.float64), k, rng, 1)
 
 
 def _missing(cohort: Cohort, rest: tuple[ClientId, ...]) -> tuple[ClientId, ...]:

@@ -114,7 +114,7 @@ def _gain(
     after = _fit(counts, scatters, n, d)
     before = _fit(level.sizes[gone], level.scatters[gone], n, d)
     more = counts.shape[0] - len(gone)
-    return after - before - 0.5 * more * (d + 2) * float(np.log(n))
+    return float(after - before - 0.5 * more * (d + 2) * np.log(n))
 
 
 def _fit(counts: Floats, scatters: Floats, n: float, d: int) -> float:
