@@ -135,7 +135,7 @@ def test_coarse_sums_by_hand():
     )
     question = Question(SUM, (one,))
     assert question.seconds == 2
-    assert question.width == 6
+    assert question.width == 5
     X = np.array([[0.5, 0.25], [1.0, 0.5]])
     wanted = [2, *units(1.5, 0.75, 1.25, 0.3125)]
     assert numbers_for(question, X).tolist() == wanted

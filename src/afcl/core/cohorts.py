@@ -30,13 +30,14 @@ import numpy as np
 
 from afcl._typing import ClientId, Floats
 from afcl.core import rebuild, server
-from afcl.core.cells import concatenate, nothing
+from afcl.core.cells import concatenate, nothing, offsets_of
 from afcl.core.cohort_scores import with_scores
 from afcl.core.cohort_state import SecureState
 from afcl.core.cohort_sums import coarse_cells, keep_parts
 from afcl.core.messages import (
     Batch,
     Broadcast,
+    Cells,
     Hello,
     Left,
     Level,
@@ -60,6 +61,7 @@ from afcl.core.tasks import (
     SecureHello,
     Task,
 )
+from afcl.kernels import assign
 
 #: Seeds on what cohorts have said, in multiples of the default preset's: cells of
 #: cohorts are finer than those of hellos.
@@ -381,7 +383,7 @@ def _rebuilt(state: SecureState) -> SecureState:
     cells = concatenate([nothing(state.n_features, 0), *bags])
     rows = np.array([bag.counts.sum() for bag in bags], dtype=np.int64)
     others, their_rows = state.hellos_of_others()
-    cells = concatenate([cells, others])
+    cells = concatenate([cells, _unexplained(others, cells)])
     rows = np.concatenate([rows, their_rows])
     params = replace(state.params, min_cell=1)
     if bags:
@@ -390,6 +392,22 @@ def _rebuilt(state: SecureState) -> SecureState:
     everybody = Batch(np.arange(rows.shape[0]), cells, rows)
     inner, _ = server.absorb_batch(ServerState(params, state.seed), everybody)
     return replace(state, inner=rebuild.prepare(inner), basis=basis, scores={})
+
+
+def _unexplained(others: Cells, known: Cells) -> Cells:
+    """Return hellos' cells without those that reach as far as a known cell.
+
+    Such a cell lies where sums have told of rows already, or mixes some of these; one
+    of a cluster that no sum knows of is small beside its distance to all of them.
+    """
+    if not len(known) or not len(others):
+        return others
+    _, squares = assign(others.means, known.means)
+    new = others.scatters / others.counts < squares
+    assert others.offsets is not None
+    sizes = np.add.reduceat(np.append(new, 0), others.offsets[:-1])
+    columns = (others.counts[new], others.means[new], others.scatters[new])
+    return Cells(*columns, offsets_of(sizes))
 
 
 def _judged(state: SecureState) -> SecureState:
