@@ -170,8 +170,11 @@ def privacy(run: RunFolder) -> tuple[str, str]:
         return "not known yet", "The level is written down with the result."
     if not level:
         return "not recorded", "The run's folder does not say what the sites sent."
-    meanings = [_meaning(part, run) for part in level.split("+")]
-    return level, " ".join(meanings)
+    sentences = [_meaning(part, run) for part in level.split("+")]
+    reason = run.parameters.get("privacy_reason")
+    if reason:
+        sentences.append(f"Nobody named a level, so it was chosen: {reason}.")
+    return level, " ".join(sentences)
 
 
 def _meaning(level: str, run: RunFolder) -> str:
@@ -209,6 +212,8 @@ def cautions(run: RunFolder) -> list[str]:
         )
     if reason == "patience":
         found.append("The run ended because nothing arrived any more.")
+    if run.note:
+        found.append(run.note)
     alone = _alone(run)
     if alone:
         found.append(
