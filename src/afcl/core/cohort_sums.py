@@ -101,6 +101,8 @@ class _Work:
             number, cohort, question, numbers
         ):
             del self.cohorts[number]
+            if question.kind != SCORE and cohort.moments is not None:
+                self._remember(number, cohort, coarse_cells(cohort))
 
     def _counted(
         self, number: int, cohort: Cohort, question: Question, numbers: Ints
@@ -135,7 +137,6 @@ class _Work:
             return True
         cells = cells_from(question, numbers)
         if cells is None or not self._is_inside(cells.means):
-            self._remember(number, cohort, coarse_cells(cohort))
             return False
         self._remember(number, cohort, sub_cells(cells, last, counts))
         self.cohorts[number] = cohort.put(None)
@@ -153,6 +154,11 @@ class _Work:
             if not _is_count(each[:, 0], rows) or each.min() < 0:
                 return False
             at = end + PER_LEVEL
+            # Rows in a slab; silhouettes, each member's rounded by half a unit.
+            most = rows + (rows + len(cohort.members)) * UNIT
+            silhouettes = numbers[end:at] * UNIT
+            if each[:, 2:].max() > rows or np.abs(silhouettes).max() > most:
+                return False
         self._scores[number] = numbers * question.units
         self.cohorts[number] = cohort.put(None)
         return True

@@ -273,10 +273,21 @@ def prepare(state: SecureState) -> SecureState:
         return state
     if state.inner is None:
         state = _rebuilt(state)
-    state = _refined(_opened(state))
+    state = _opened(_forsaken(_refined(state)))
     if not state.working:
         state = _judged(_rebuilt(state))
     return replace(state, dirty=False, version=state.version + 1)
+
+
+def _forsaken(state: SecureState) -> SecureState:
+    """Go on at once with cohorts that would wait for somebody who has left.
+
+    Who leaves after its answer to one question is missed at the next one.
+    """
+    for number, cohort in state.working.items():
+        if not state.left.isdisjoint(cohort.owing):
+            state = _without(state, number)
+    return state
 
 
 def _opened(state: SecureState) -> SecureState:
@@ -285,11 +296,12 @@ def _opened(state: SecureState) -> SecureState:
     wanted = state.params.cohort
     if len(waiting) < (wanted or FEWEST):
         return state
-    assert state.inner is not None
-    assert state.inner.seeds is not None
+    inner = _rebuilt(state).inner  # who has come since is in it
+    assert inner is not None
+    assert inner.seeds is not None
     # Who would be left over, too few for a cohort, joins the others.
     number = len(waiting) // wanted if wanted else -(-len(waiting) // MOST_MEMBERS)
-    first = Question(COUNT, (coarse(state.inner.seeds),))
+    first = Question(COUNT, (coarse(inner.seeds),))
     begun = {
         state.opened + i: Cohort(members, first, keyed=state.scheme.keyed)
         for i, members in enumerate(_dealt(waiting, number, wanted))
