@@ -27,7 +27,10 @@ def run(tables, schedule, seed=0):
     spec = Spec(get_method("afcl"), DEFAULT, seed)
     outcome = simulate(spec, tables, schedule)
     again = simulate(spec, tables, Replay.of(outcome.finished.trace))
-    assert np.array_equal(again.clustering.centers, outcome.clustering.centers)
+    one, other = again.clustering.centers, outcome.clustering.centers
+    assert one is not None
+    assert other is not None
+    assert np.array_equal(one, other)
     assert again.clustering.note == outcome.clustering.note
     return outcome
 

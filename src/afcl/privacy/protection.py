@@ -84,7 +84,7 @@ class Protection:
 
 
 class Summary(Protection):
-    """The level `summary` itself; what departs from it says itself what it goes with."""
+    """The level `summary` itself; what departs from it says what it goes with."""
 
     goes_with_secure = True
 
