@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,8 @@ def test_the_level_of_a_run_is_told(
         def serve(self, *given: object) -> None:
             raise InputError("no engine here")
 
-    monkeypatch.setattr("afcl.cli.serve.get_launcher", lambda name: Broken())
+    module = import_module("afcl.cli.serve")
+    monkeypatch.setattr(module, "get_launcher", lambda name: Broken())
     with pytest.raises(SystemExit):
         main(["serve", "--out", "r", "--insecure", *words])
     told = [text for text in capsys.readouterr().err.splitlines() if "privacy" in text]
