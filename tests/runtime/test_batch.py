@@ -212,7 +212,6 @@ def crowd(n, seed=0):
         (1, "summary"),
         (TOGETHER - 1, "summary"),
         (TOGETHER + 1, "summary"),
-        (TOGETHER - 1, "secure(plain)+summary"),
         (TOGETHER, "secure(plain)+summary"),
         (TOGETHER + 1, "secure(plain)+summary"),
     ],
