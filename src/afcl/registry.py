@@ -164,7 +164,7 @@ LEVELS = {
             ("summary",),
             ("default",),
             2,
-            "afcl.privacy.protection:Protection",
+            "afcl.privacy.protection:Summary",
             "no row left its site",
             "A site sends groups of at least {min_cell} rows, each as count, mean and "
             "scatter, and how many rows lie between clusters; no row leaves its site. "

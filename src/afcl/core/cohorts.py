@@ -246,7 +246,7 @@ def _without(state: SecureState, number: int) -> SecureState:
     away = state.left | state.silent
     rest = tuple(client for client in cohort.members if client not in away)
     cohorts = {n: each for n, each in state.cohorts.items() if n != number}
-    changes: dict[str, Any] = {"dirty": True}
+    changes: dict[str, Any] = {"dirty": True, "idle": 0}
     question = cohort.question
     assert question is not None
     needed = 1 if question.kind == SCORE else STEPS
@@ -477,7 +477,26 @@ def result(state: SecureState) -> Clustering:
     inner = _rebuilt(state).inner
     assert inner is not None
     found = server.result(inner)
-    return replace(found, extra={**found.extra, "summed": len(state.spoken)})
+    extra = {**found.extra, "summed": len(state.spoken)}
+    return replace(found, extra=extra, note=_note(state))
+
+
+def _note(state: SecureState) -> str:
+    """Say whose rows are in no sum; only the first message of these counts."""
+    n, summed = state.n_clients, len(state.spoken)
+    if summed == n:
+        return ""
+    if not summed:
+        return (
+            f"No sum over sites came about: fewer than {state.params.cohort or FEWEST} "
+            "of them answered together. The answer rests on the first messages alone, "
+            "which are coarse."
+        )
+    others = f"the other {n - summed}" if n - summed > 1 else "the other one"
+    return (
+        f"Sums over sites hold the rows of {summed} of {n} sites; of {others} only the "
+        "first message counts, which is coarse."
+    )
 
 
 def progress(state: SecureState) -> Diagnostics:

@@ -180,6 +180,9 @@ def privacy(run: RunFolder) -> tuple[str, str]:
         )
     else:
         meanings.append(_meaning(shown, run))
+    reason = run.parameters.get("privacy_reason")
+    if reason:
+        meanings.append(f"Nobody named a level, so it was chosen: {reason}.")
     return level, " ".join(meanings)
 
 
@@ -223,6 +226,8 @@ def cautions(run: RunFolder) -> list[str]:
         )
     if reason == "patience":
         found.append("The run ended because nothing arrived any more.")
+    if run.note:
+        found.append(run.note)
     alone = _alone(run)
     if alone:
         found.append(
