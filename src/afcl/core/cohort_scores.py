@@ -22,10 +22,16 @@ from afcl.kernels import assign
 
 
 def with_scores(state: SecureState) -> SecureState:
-    """Return the state whose candidates have the scores that cohorts gave them."""
-    if not state.scores or state.inner is None:
+    """Return the state whose candidates have the scores that cohorts gave them.
+
+    Where none did, all rows count by the cells that are known of them.
+    """
+    if not state.answered or not state.candidates:
         return state
-    numbers = np.sum([_whole(state, number) for number in state.scores], axis=0)
+    assert state.inner is not None
+    width = sum(level.k * PER_CLUSTER + PER_LEVEL for level in state.candidates)
+    told = [_whole(state, number) for number in state.scores]
+    numbers = np.sum([np.zeros(width), *told], axis=0)
     others = _others(state)
     at, judged = 0, []
     for level in state.candidates:
@@ -65,7 +71,7 @@ def _judged(level: PathLevel, numbers: Floats, others: Cells) -> PathLevel:
         cell_simplified, cell_moment = summary_silhouettes(others, level)
         simplified += float((weights * cell_simplified).sum())
         moment += float((weights * cell_moment).sum())
-    valleys = table[:, 2:]
+    valleys = table[:, 2:] if table.any() else level.valleys
     if not bool(np.all(counts > 0)):
         return replace(level, valleys=np.zeros_like(valleys))
     n = float(counts.sum())

@@ -24,16 +24,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from afcl._typing import ClientId, Floats
 from afcl.core import rebuild, server
 from afcl.core.cells import concatenate, nothing, offsets_of
+from afcl.core.cohort_losses import FEWEST as FEWEST
+from afcl.core.cohort_losses import forsaken, is_first, without
 from afcl.core.cohort_scores import with_scores
 from afcl.core.cohort_state import SecureState
-from afcl.core.cohort_sums import coarse_cells, keep_parts
+from afcl.core.cohort_sums import keep_parts
 from afcl.core.messages import (
     Batch,
     Broadcast,
@@ -47,13 +48,11 @@ from afcl.core.messages import (
 from afcl.core.params import MOST_SEEDS
 from afcl.core.protocol import Clustering, Diagnostics, server_rng
 from afcl.core.refine import coarse, finer
-from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import ServerState
 from afcl.core.tasks import (
     COUNT,
     OPENING,
     SCORE,
-    SUM,
     Cohort,
     Part,
     Parts,
@@ -66,8 +65,6 @@ from afcl.kernels import assign
 #: Seeds on what cohorts have said, in multiples of the default preset's: cells of
 #: cohorts are finer than those of hellos.
 FINER = 2
-#: Fewest members of a cohort: of two, each could subtract itself.
-FEWEST = 3
 #: Most members, where nobody says how many: every two of them share a mask.
 MOST_MEMBERS = 256
 #: Rounds without any part after which a cohort stops waiting for who is silent: at the
@@ -75,12 +72,8 @@ MOST_MEMBERS = 256
 PATIENCE = 8
 #: and later.
 LONGER_PATIENCE = 24
-#: Questions from the first one to the last sums.
-STEPS = 4
-#: Purposes of the server's draws: finer seeds,
+#: Purpose of the server's draws.
 REFINING = 1
-#: and the first ones once more.
-PLACING_ANEW = 2
 
 
 def agreed(state: SecureState, n_features: int, bounded: bool) -> SecureState:
@@ -208,7 +201,7 @@ def absorb_left(state: SecureState, left: Left) -> tuple[SecureState, Diagnostic
     ]
     state = replace(state, left=state.left | {left.client})
     for number in broken:
-        state = _without(state, number)
+        state = without(state, number)
     return state, {"accepted": True}
 
 
@@ -217,12 +210,12 @@ def end_round(state: SecureState) -> SecureState:
     working = state.working
     if not working:
         return state
-    early = all(_is_first(cohort) for cohort in working.values())
+    early = all(is_first(cohort) for cohort in working.values())
     if state.idle < (PATIENCE if early else LONGER_PATIENCE):
         return replace(state, idle=state.idle + 1)
     state = replace(state, silent=state.silent | waits_for(state), idle=0)
     for number in working:
-        state = _without(state, number)
+        state = without(state, number)
     return prepare(state)
 
 
@@ -230,64 +223,6 @@ def waits_for(state: SecureState) -> frozenset[ClientId]:
     """Return who owes a part."""
     working = state.working.values()
     return frozenset(client for cohort in working for client in cohort.owing)
-
-
-def _is_first(cohort: Cohort) -> bool:
-    """Whether nothing is known of a cohort's sums yet."""
-    return cohort.moments is None
-
-
-def _without(state: SecureState, number: int) -> SecureState:
-    """Go on with a cohort without its members that have left or are silent.
-
-    The parts that were given stay masked for ever.
-    """
-    cohort = state.cohorts[number]
-    away = state.left | state.silent
-    rest = tuple(client for client in cohort.members if client not in away)
-    cohorts = {n: each for n, each in state.cohorts.items() if n != number}
-    changes: dict[str, Any] = {"dirty": True, "idle": 0}
-    question = cohort.question
-    assert question is not None
-    needed = 1 if question.kind == SCORE else STEPS
-    able = len(rest) >= FEWEST and cohort.asked + needed <= state.params.passes + 1
-    if question.kind == SCORE:
-        if able:
-            cohorts[number] = _renewed(cohort, rest, question)
-    elif cohort.moments is not None:
-        changes["answered"] = {**state.answered, number: coarse_cells(cohort)}
-        changes["spoken"] = state.spoken.union(cohort.members)
-    elif able:
-        seeds = question.partitions[0].seeds
-        if question.kind == SUM:
-            seeds = _other_seeds(state, cohort)
-        cohorts[number] = _renewed(cohort, rest, Question(COUNT, (coarse(seeds),)))
-        changes["waiting"] = (*_missing(cohort, rest), *state.waiting)
-    else:
-        changes["waiting"] = (*cohort.members, *state.waiting)
-    return replace(state, cohorts=cohorts, version=state.version + 1, **changes)
-
-
-def _other_seeds(state: SecureState, cohort: Cohort) -> Floats:
-    """Place the first seeds anew.
-
-    The rows of all members have been counted around the old ones: the difference to a
-    count without somebody would be the rows of one client.
-    """
-    assert state.inner is not None
-    bag = state.inner.bag()
-    k = min(state.params.seeds_for(state.total_rows()), distinct(bag.means))
-    rng = server_rng(state.seed, PLACING_ANEW, cohort.asked)
-    return weighted_kmeans(bag.means, bag.counts.astype(np.float64), k, rng, 1)
-
-
-def _missing(cohort: Cohort, rest: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
-    return tuple(client for client in cohort.members if client not in rest)
-
-
-def _renewed(cohort: Cohort, members: tuple[ClientId, ...], what: Question) -> Cohort:
-    """Return a cohort of fewer members that are asked anew, under a new key."""
-    return replace(cohort.put(what), members=members, key=None)
 
 
 # ------------------------------------------------------------------ heavy work
@@ -302,21 +237,10 @@ def prepare(state: SecureState) -> SecureState:
         return state
     if state.inner is None:
         state = _rebuilt(state)
-    state = _opened(_forsaken(_refined(state)))
+    state = _opened(forsaken(_refined(state)))
     if not state.working:
         state = _judged(_rebuilt(state))
     return replace(state, dirty=False, version=state.version + 1)
-
-
-def _forsaken(state: SecureState) -> SecureState:
-    """Go on at once with cohorts that would wait for somebody who has left.
-
-    Who leaves after its answer to one question is missed at the next one.
-    """
-    for number, cohort in state.working.items():
-        if not state.left.isdisjoint(cohort.owing):
-            state = _without(state, number)
-    return state
 
 
 def _opened(state: SecureState) -> SecureState:
