@@ -40,7 +40,7 @@ def test_tally_by_hand(backend):
     X = np.array([[1.0], [2.0], [9.0]])
     centers = np.array([[0.0], [10.0], [4.0]])
     spreads, sizes = np.array([0.5, 2.0, 0.0]), np.array([2.0, 1.0, 3.0])
-    counts, firsts, seconds, totals = backend.tally(
+    counts, firsts, seconds, totals, slabs = backend.tally(
         X, centers, np.array([0, 2, 3]), np.array([2, 0]), spreads, sizes
     )
     assert counts.tolist() == [2.0, 1.0, 3.0]
@@ -52,6 +52,22 @@ def test_tally_by_hand(backend):
     moment = 1 - np.sqrt(3 / 83) + 1 - np.sqrt(9 / 66)
     assert totals[0, 1] == pytest.approx(moment, abs=1e-15)
     assert totals[1].tolist() == [0.0, 0.0]
+    # From 0 to 10 the rows lie at .1, .2 and .9; of 4 alone nobody asked.
+    assert slabs.tolist() == [[0.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("backend", [reference, native], ids=["reference", "native"])
+@pytest.mark.parametrize(("n", "d"), [(0, 2), (200, 1), (2 * MANY, 2), (200, 12)])
+def test_a_tally_counts_the_rows_in_valleys(backend, seed, n, d):
+    # Of the second and the last set; the others have none.
+    X, centers, rng = mixture(seed, n, d, 9)
+    asked = request(centers, 0, 2, 1, 2, rng=rng)
+    slabs = backend.tally(X, *asked)[4]
+    for place, scored in enumerate((False, True, False, True)):
+        own = slice(asked[1][place], asked[1][place + 1])
+        expected = reference.valleys(X, np.ones(n), centers[own])
+        assert np.array_equal(slabs[own], expected * scored)
+        assert not scored or n == 0 or expected.sum() > 0
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 8])
@@ -77,6 +93,7 @@ def test_wide_tables_agree_with_the_reference(monkeypatch, seed, d, k, far):
     asked = request(centers, 2, 1, 0, rng=rng)
     found, expected = native.tally(X, *asked), reference.tally(X, *asked)
     assert np.array_equal(found[0], expected[0])
+    assert np.array_equal(found[4], expected[4])
     for one, other in zip(found[1:3], expected[1:3], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-7 if far else 1e-10)
     loose = MANY * (1e-7 if far else 1e-14)

@@ -113,14 +113,15 @@ def _summaries(
     plain = len(sets) - len(levels)
     nothing = np.zeros(sum(centers.shape[0] for centers in sets[:plain]))
     edges = np.cumsum([0, *(centers.shape[0] for centers in sets)])
-    asked = (
-        np.concatenate(sets),
-        edges,
-        np.array([0] * plain + [2] * len(levels)),
-        np.concatenate([nothing, *(level.spreads for level in levels)]),
-        np.concatenate([nothing, *(level.counts for level in levels)]),
+    work = partial(
+        tally,
+        centers=np.concatenate(sets),
+        bounds=edges,
+        scores=np.array([0] * plain + [2] * len(levels)),
+        spreads=np.concatenate([nothing, *(level.spreads for level in levels)]),
+        sizes=np.concatenate([nothing, *(level.counts for level in levels)]),
     )
-    parts = rows.map(partial(_tallied, asked))
+    parts = rows.map(work)
     whole = next(parts)
     for more in parts:
         for total, part in zip(whole, more, strict=True):
@@ -132,18 +133,6 @@ def _summaries(
             sets, edges[:-1], edges[1:], totals, strict=True
         )
     ]
-
-
-def _tallied(
-    asked: tuple[Floats, Ints, Ints, Floats, Floats], rows: Floats
-) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """Return what is added up over the parts of the rows; the last: (K, 3) counts."""
-    centers, edges, scores, *_ = asked
-    ones, between = np.ones(rows.shape[0]), np.zeros((centers.shape[0], 3))
-    for place in np.flatnonzero(scores):
-        own = slice(edges[place], edges[place + 1])
-        between[own] = valleys(rows, ones, centers[own])
-    return (*tally(rows, *asked), between)
 
 
 def _cells(

@@ -134,10 +134,9 @@ def choose(levels: Sequence[PathLevel], criterion: str, band: float, most: int) 
     """
     if criterion != AUTO:
         return _best(levels, criterion)
-    if all(level.valleys.shape[0] == level.k for level in levels):
-        likeliest = _best(levels, "free_bic")
-        if _is_confirmed(levels[likeliest], most):
-            return likeliest
+    likeliest = _best(levels, "free_bic")
+    if _is_confirmed(levels[likeliest], most):
+        return likeliest
     ks = np.array([level.k for level in levels])
     silhouette = goodness(levels, "silhouette")
     inside = np.flatnonzero(silhouette >= silhouette.max() - band)
@@ -156,7 +155,7 @@ def _best(levels: Sequence[PathLevel], criterion: str) -> int:
 def _is_confirmed(level: PathLevel, most: int) -> bool:
     """Whether a level is far from the path's end, has rows enough, and has valleys."""
     k, d = level.centers.shape
-    if k >= NEAR_END * most or level.sizes.sum() < k * d:
+    if k >= NEAR_END * most or level.sizes.sum() < k * d or len(level.valleys) != k:
         return False
     return bool((depths(level.valleys) <= DEEP).mean() >= CONFIRMED)
 

@@ -116,7 +116,7 @@ lloyd = _either(
 plus_plus = _either(
     reference.plus_plus, lambda X, weights, draws: X.size * draws.shape[0]
 )
-tally = _either(reference.tally, lambda X, centers, *_: X.size * centers.shape[0])
+tally = _either(reference.tally, lambda X, centers, *_, **__: X.size * centers.shape[0])
 silhouettes = _either(
     reference.silhouettes, lambda X, variances, centers, *_: X.size * centers.shape[0]
 )

@@ -18,7 +18,8 @@ import numpy as np
 from afcl._typing import AnyArray, Floats, Ints
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import Columns, apart, fold, pool
-from afcl.kernels.passes import add_to_valleys, axes_between, move, pick_rows
+from afcl.kernels.passes import move, pick_rows
+from afcl.kernels.slabs import axes_of, count_row
 from afcl.kernels.tiles import TILE, differences, nearest_for, rank, score_rows
 
 _compiled = compiled(error_model="numpy")
@@ -323,7 +324,7 @@ def around(
     simple, full = np.empty(n if scored else 0), np.empty(n if scored else 0)
     look(rows, numbers, centers, spreads, sizes, labels, gaps, simple, full)
     cells, into = cells_for(k, d)
-    axes = axes_between(centers[: k if scored else 0])
+    axes = axes_of(centers[: k if scored else 0])
     at = 0
     for index in range(clients.shape[0]):
         clear(k, cells)
@@ -335,9 +336,8 @@ def around(
             if scored:
                 sums[index, 0] += simple[row]
                 sums[index, 1] += full[row]
-                add_to_valleys(
-                    rows, numbers[row], 1, labels[row], centers, axes, valleys[index]
-                )
+                about = (labels[row], gaps[row], centers, axes)
+                count_row(rows, numbers[row], 1, *about, valleys[index])
         at = end
         size = finish(k, cells, centers)
         held[index] = send(size, min_cell, cells, into, places[index], out)

@@ -7,14 +7,13 @@ not depend on the number of threads.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
-from afcl._typing import AnyArray, Floats, Ints
+from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
-from afcl.kernels.groups import add_up, apart, squared
-from afcl.kernels.reference import PLACES, SLAB, Tally, in_order
+from afcl.kernels.groups import add_up, squared
+from afcl.kernels.reference import Tally, in_order
+from afcl.kernels.slabs import Axes, axes_between, count_rows, mirror, slabs_of_rows
 from afcl.kernels.threads import in_ranges, matrix_products
 from afcl.kernels.tiles import (
     TILE,
@@ -55,7 +54,14 @@ def squared_distances(X: Floats, centers: Floats) -> Floats:
 # ------------------------------------------------------------------ tally
 
 
-def tally(X: Floats, centers: Floats, *sets: Any) -> Tally:
+def tally(
+    X: Floats,
+    centers: Floats,
+    bounds: Ints,
+    scores: Ints,
+    spreads: Floats,
+    sizes: Floats,
+) -> Tally:
     """One pass for several sets of centres; see :func:`reference.tally`."""
     X = readable(X)
     k, d = centers.shape
@@ -64,16 +70,20 @@ def tally(X: Floats, centers: Floats, *sets: Any) -> Tally:
         np.zeros((blocks, k)),
         np.zeros((blocks, k, d)),
         np.zeros((blocks, k)),
-        np.zeros((blocks, sets[1].shape[0], 2)),
+        np.zeros((blocks, scores.shape[0], 2)),
+        np.zeros((blocks, k, 3)),
     )
+    asked = (centers, bounds, scores, spreads, sizes)
+    axes = axes_between(centers, bounds, scores)
 
     def work(first: int, last: int) -> None:
-        _tally_blocks(X, first, last, BLOCK, centers, *sets, out)
+        _tally_blocks(X, first, last, BLOCK, *asked, axes, out)
 
     with matrix_products(is_wide(*X.shape, k)):
         in_ranges(work, blocks, X.size * k)
-    counts, firsts, seconds, totals = (in_order(parts) for parts in out)
-    return counts, firsts, seconds, totals
+    counts, firsts, seconds, totals, slabs = (in_order(parts) for parts in out)
+    mirror(axes, slabs)
+    return counts, firsts, seconds, totals, slabs
 
 
 @_compiled
@@ -87,6 +97,7 @@ def _tally_blocks(
     scores: Ints,
     spreads: Floats,
     sizes: Floats,
+    axes: Axes,
     out: Tally,
 ) -> None:
     """Add up blocks `first` to `last`; every block has its own place in `out` (INOUT).
@@ -97,13 +108,13 @@ def _tally_blocks(
     rows = tile.distances.shape[1]
     near = nearest_for(rows)
     kept = kept_in_plane(tile, bounds[1]) if scores[0] == 0 else 0
-    counts, firsts, seconds, totals = out
+    counts, firsts, seconds, totals, slabs = out
     for place in range(first, last):
         behind = min(X.shape[0], (place + 1) * block)
         sums_of_block = (counts[place], firsts[place], seconds[place])
         for start in range(place * block, behind, rows):
             stop = min(behind, start + rows)
-            here = X[start:stop]
+            here, held = X[start:stop], stop - start
             measure(tile, X, start, stop, centers, kept)
             for segment in range(scores.shape[0]):
                 begin, end = bounds[segment], bounds[segment + 1]
@@ -118,8 +129,12 @@ def _tally_blocks(
                     _refine(here, centers, near)
                 _add_rows(here, centers, near.label, near.best, *sums_of_block)
                 if score > 0:
-                    score_rows(near, stop - start, spreads, sizes, score > 1)
-                    _add_scores(near, stop - start, score > 1, totals[place, segment])
+                    score_rows(near, held, spreads, sizes, score > 1)
+                    _add_scores(near, held, score > 1, totals[place, segment])
+                if score > 1:
+                    count_rows(
+                        tile.distances, begin, end, near.label, held, axes, slabs[place]
+                    )
 
 
 @_compiled
@@ -249,87 +264,12 @@ def _contrast(inside: float, outside: float, size: float) -> float:
 # ------------------------------------------------------------------ valleys
 
 
-class Axes(NamedTuple):
-    """From every centre A to its nearest, B: B - A and its squared length.
-
-    Rows that belong to centre c are counted for the ``members`` from ``starts[c]`` up
-    to ``starts[c + 1]``: the centres that are c, or whose nearest is c.
-    """
-
-    starts: Ints
-    members: Ints
-    directions: Floats
-    lengths: Floats
-
-
-@_compiled
-def axes_between(centers: Floats) -> Axes:
-    """Return the axes along which valleys are sought; see :func:`reference.valleys`."""
-    k, d = centers.shape
-    nearest, lengths = np.zeros(k, dtype=np.int64), np.full(k, np.inf)
-    directions, starts = np.empty((k, d)), np.zeros(k + 1, dtype=np.int64)
-    for own in range(k):
-        for other in range(k):
-            length = apart(centers, own, centers, other)
-            if other != own and length < lengths[own]:
-                lengths[own] = length
-                nearest[own] = other
-        for feature in range(d):
-            directions[own, feature] = (
-                centers[nearest[own], feature] - centers[own, feature]
-            )
-    members = np.empty(2 * k, dtype=np.int64)
-    found = 0
-    for label in range(k):
-        for own in range(k):
-            usable = 0.0 < lengths[own] < np.inf
-            if usable and (own == label or nearest[own] == label):
-                members[found] = own
-                found += 1
-        starts[label + 1] = found
-    return Axes(starts, members[:found], directions, lengths)
-
-
-@_compiled
-def add_to_valleys(
-    X: Floats,
-    row: int,
-    weight: float,
-    label: int,
-    centers: Floats,
-    axes: Axes,
-    counts: AnyArray,
-) -> None:
-    """Count a row (INOUT) in the slabs it lies in, of its centre and of others."""
-    for place in range(axes.starts[label], axes.starts[label + 1]):
-        own = axes.members[place]
-        along = 0.0
-        for feature in range(X.shape[1]):
-            shift = X[row, feature] - centers[own, feature]
-            along += shift * axes.directions[own, feature]
-        position = along / axes.lengths[own]
-        for column in range(3):
-            if abs(position - PLACES[column]) <= SLAB:
-                counts[own, column] += weight
-
-
 def valleys(X: Floats, weights: Floats, centers: Floats) -> Floats:
     """Weight of the rows in three slabs between every centre and its nearest, (k, 3).
 
     See :func:`reference.valleys`.
     """
-    labels, _ = assign(X, centers)
-    return _valleys(readable(X), weights, labels, centers)
-
-
-@_compiled
-def _valleys(X: Floats, weights: Floats, labels: Ints, centers: Floats) -> Floats:
-    """Do it for rows whose nearest centres are known."""
-    axes = axes_between(centers)
-    counts = np.zeros((centers.shape[0], 3))
-    for row in range(X.shape[0]):
-        add_to_valleys(X, row, weights[row], labels[row], centers, axes, counts)
-    return counts
+    return slabs_of_rows(readable(X), weights, *assign(X, centers), centers)
 
 
 # ------------------------------------------------------------------ k-means

@@ -18,8 +18,8 @@ import numpy as np
 from afcl._typing import Bools, Floats, Ints
 from afcl.parts import BLOCK
 
-#: What a pass over the rows adds up: counts, firsts, seconds, totals.
-Tally: TypeAlias = tuple[Floats, Floats, Floats, Floats]
+#: What a pass over the rows adds up: counts, firsts, seconds, totals, slabs.
+Tally: TypeAlias = tuple[Floats, Floats, Floats, Floats, Floats]
 #: Cells: means (n, d), counts and scatters (n,).
 Bag: TypeAlias = tuple[Floats, Floats, Floats]
 #: Seeds: their places (k, d) and the rows that each of them has.
@@ -127,8 +127,8 @@ def tally(
     bounds
         (sets + 1,), where each set begins and ends.
     scores
-        (sets,), 0: no silhouette, 1: the simplified one, 2: the moment silhouette too
-        (then the set has at least two centres).
+        (sets,), 0: no silhouette, 1: the simplified one, 2: the moment silhouette and
+        the slabs too (then the set has at least two centres).
     spreads, sizes
         (K,), V = Z/O and O of every cluster, read where the moment silhouette is asked.
 
@@ -138,6 +138,8 @@ def tally(
     firsts : (K, d), the sum of x - c over these rows.
     seconds : (K,), the sum of |x - c|^2.
     totals : (sets, 2), the sums of the two silhouettes over all rows.
+    slabs : (K, 3), rows on the way to the nearest centre of the set, as in
+        :func:`valleys`; zeros where nobody asked.
 
     Notes
     -----
@@ -151,13 +153,16 @@ def tally(
         for place in range(scores.shape[0]):
             own = slice(bounds[place], bounds[place + 1])
             about = (centers[own], spreads[own], sizes[own])
-            *sums_of_set, totals[place] = _tally_set(rows, *about, scores[place])
-            each.append(sums_of_set)
-        parts.append([*(np.concatenate(p) for p in zip(*each, strict=True)), totals])
-    counts, firsts, seconds, totals = (
+            *sums_of_set, totals[place], between = _tally_set(
+                rows, *about, scores[place]
+            )
+            each.append((*sums_of_set, between))
+        *whole, slabs = (np.concatenate(part) for part in zip(*each, strict=True))
+        parts.append((*whole, totals, slabs))
+    counts, firsts, seconds, totals, slabs = (
         in_order(np.array(part)) for part in zip(*parts, strict=True)
     )
-    return counts, firsts, seconds, totals
+    return counts, firsts, seconds, totals, slabs
 
 
 def in_order(parts: Floats) -> Floats:
@@ -171,7 +176,7 @@ def in_order(parts: Floats) -> Floats:
 def _tally_set(
     rows: Floats, centers: Floats, spreads: Floats, sizes: Floats, score: int
 ) -> Tally:
-    """Return counts, firsts, seconds and the two totals of one block and set."""
+    """Return counts, firsts, seconds, both totals and slabs of one block and set."""
     k = centers.shape[0]
     every = np.arange(rows.shape[0])
     distances = squared_distances(rows, centers)
@@ -180,7 +185,9 @@ def _tally_set(
     ones = np.ones(rows.shape[0])
     counts, firsts = sums(rows - centers[own], ones, own, k)
     seconds = np.zeros(k) + np.bincount(own, weights=near, minlength=k)
-    totals = np.zeros(2)
+    totals, slabs = np.zeros(2), np.zeros((k, len(PLACES)))
+    if score > 1:
+        slabs = _slabs(distances, own, ones, centers)
     if score > 0:
         distances[every, own] = np.inf
         second = distances.min(axis=1)
@@ -196,7 +203,7 @@ def _tally_set(
         root = np.sqrt(np.minimum(inside, outside) / np.where(usable, larger, 1.0))
         contrast = np.where(outside >= inside, 1.0 - root, root - 1.0)
         totals[1] = _added_up(np.where(usable, contrast, 0.0))
-    return counts, firsts, seconds, totals
+    return counts, firsts, seconds, totals, slabs
 
 
 def _added_up(values: Floats) -> float:
@@ -246,23 +253,32 @@ def valleys(X: Floats, weights: Floats, centers: Floats) -> Floats:
     within :data:`SLAB` of t = 1/2, of t = 0 and of t = 1. Nothing is counted where
     there is one centre only, or where A and B coincide.
     """
-    X, k = X.astype(np.float64), centers.shape[0]
-    counts = np.zeros((k, len(PLACES)))
-    labels, _ = assign(X, centers)
+    distances = squared_distances(X.astype(np.float64), centers)
+    return _slabs(distances, distances.argmin(axis=1), weights, centers)
+
+
+def _slabs(distances: Floats, labels: Ints, weights: Floats, centers: Floats) -> Floats:
+    """Do it for rows whose distances to all centres are known.
+
+    By the law of cosines 2 t |B - A|^2 = |x - A|^2 - |x - B|^2 + |B - A|^2.
+    """
+    k = centers.shape[0]
+    every = np.arange(k)
     apart = squared_distances(centers, centers)
     np.fill_diagonal(apart, np.inf)
-    for own, other in enumerate(apart.argmin(axis=1)):
-        length = apart[own, other]
-        if not 0.0 < length < np.inf:
-            continue
-        between = np.flatnonzero((labels == own) | (labels == other))
-        along = np.zeros(between.shape[0])
-        for feature in range(X.shape[1]):
-            axis = centers[other, feature] - centers[own, feature]
-            along += (X[between, feature] - centers[own, feature]) * axis
-        for column, place in enumerate(PLACES):
-            inside = np.abs(along / length - place) <= SLAB
-            counts[own, column] = _added_up(weights[between[inside]])
+    nearest = apart.argmin(axis=1)
+    lengths = apart[every, nearest]
+    lengths[(lengths == 0) | (lengths == np.inf)] = np.nan  # nothing is near to that
+    row, own = np.nonzero(
+        (labels[:, None] == every) | (labels[:, None] == nearest[None, :])
+    )
+    length = lengths[own]
+    farther = distances[row, own] - distances[row, nearest[own]]
+    counts = np.empty((k, len(PLACES)))
+    for column, place in enumerate(PLACES):
+        off = np.abs(farther + (1.0 - 2.0 * place) * length)
+        inside = off <= 2.0 * SLAB * length
+        counts[:, column] = np.bincount(own[inside], weights[row[inside]], k)
     return counts
 
 
