@@ -278,8 +278,8 @@ def test_the_share_of_a_level_is_never_nothing(seed, monkeypatch):
 
 def test_a_run_with_the_least_budget_finds_the_same(seed):
     rows = tables(seed, 150)
-    free = AFCL(**SMALL, random_state=seed).fit_clients(rows)
-    tight = AFCL(**SMALL, max_cells=LEAST_CELLS, random_state=seed)
+    free = AFCL(**SMALL, privacy="summary", random_state=seed).fit_clients(rows)
+    tight = AFCL(**SMALL, privacy="summary", max_cells=LEAST_CELLS, random_state=seed)
     tight.fit_clients(rows)
     assert tight.n_clusters_ == free.n_clusters_ == 3
     np.testing.assert_allclose(

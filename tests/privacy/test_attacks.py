@@ -339,7 +339,7 @@ def test_opened_sums_are_read_as_they_are():
     one = Partition(np.zeros((1, 2)), none, none)
     opening = OPENING[SUM]
     for partitions, sums, impossible in (
-        ((one,), [8, 4, 4, 2.5, 2, 2.5], [8, 4, 0, 0, 0, 0]),
+        ((one,), [8, 4, 4, 2.5, 2.5], [8, 4, 0, 0, 0]),
         ((one, one), [8, 4, 4, 5], [8, 4, 0, 0]),
     ):
         question = Question(SUM, partitions)

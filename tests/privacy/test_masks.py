@@ -184,11 +184,11 @@ def test_cells_count_like_the_rows_they_stand_for():
     bag = Cells(np.array([3, 1, 2]), X, np.array([0.25, 0.0, 0.5]))
     none = np.zeros(1, dtype=np.int64)
     one = Partition(np.zeros((1, 2)), none, none)
-    counts, x, y, xx, xy, yy = numbers_for(Question(SUM, (one,)), bag)
+    counts, x, y, xx, yy = numbers_for(Question(SUM, (one,)), bag)
     assert counts == 6
     assert (x * UNIT, y * UNIT) == (2.5, 2.0)
     # A cell spreads alike in both directions.
-    assert (xx * UNIT, xy * UNIT, yy * UNIT) == (2.25 + 0.375, 2.0, 2.0 + 0.375)
+    assert (xx * UNIT, yy * UNIT) == (2.25 + 0.375, 2.0 + 0.375)
     *first, squares = numbers_for(Question(SUM, (one, one)), bag)
     assert first == [counts, x, y]
     assert squares * UNIT == 4.25 + 0.75
