@@ -4,6 +4,7 @@ import copy
 import io
 import logging
 import pickle
+import warnings
 
 import joblib
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from afcl import AFCL, EventClock, Rounds, Schedule, make_method
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_mixture, make_sd1
-from afcl.exceptions import InputError, PrivacyWarning
+from afcl.exceptions import InputError, PrivacyWarning, SmallClientsWarning
 
 #: Checks that cannot hold, each with its reason. There are none.
 EXPECTED_FAILURES: dict[str, str] = {}
@@ -84,7 +85,7 @@ class TestAnswer:
 
     def test_few_messages_and_few_bytes(self, sd1):
         X, _, owner = sd1
-        model = AFCL(random_state=0).fit(X, clients=owner)
+        model = AFCL(privacy="summary", random_state=0).fit(X, clients=owner)
         said = model.trace_.of("hello", "update")
         assert np.bincount([e["client"] for e in said]).max() <= 4
         plans = model.trace_.of("prepare")
@@ -93,6 +94,16 @@ class TestAnswer:
         assert model.upload_bytes_ == sum(e["bytes"] for e in said)
         assert model.n_rounds_ == 2
 
+    def test_a_hello_and_five_sums(self, sd1):
+        X, _, owner = sd1
+        model = AFCL(random_state=0).fit(X, clients=owner)
+        said = model.trace_.of("hello", "update")
+        assert np.bincount([e["client"] for e in said]).tolist() == [6] * 5
+        phases = [e["phase"] for e in said if e["client"] == 0 and "phase" in e]
+        assert phases == ["count", "sum", "count", "sum", "score"]
+        assert model.upload_bytes_ == sum(e["bytes"] for e in said)
+        assert model.n_rounds_ == 5
+
     @pytest.mark.parametrize(
         "criterion", ["silhouette", "simplified", "ch", "db", "bic", "free_bic"]
     )
@@ -100,6 +111,60 @@ class TestAnswer:
         X, _, owner = sd1
         model = AFCL(criterion=criterion, random_state=0).fit(X, clients=owner)
         assert model.n_clusters_ == 4
+
+
+class TestLevel:
+    """Which privacy level a run has where none is named."""
+
+    @pytest.fixture
+    def far(self, seed):
+        rng = np.random.default_rng(seed)
+        spots = np.repeat([[0.0, 0.0], [0.0, 50.0], [50.0, 0.0]], 60, axis=0)
+        return spots + rng.normal(0, 1, spots.shape), rng.integers(0, 5, 180)
+
+    def test_sums_over_five_sites_find_three_clusters(self, far):
+        X, owner = far
+        model = AFCL(random_state=0).fit(X, clients=owner)
+        assert model.n_clusters_ == 3
+        assert model.cluster_sizes_.tolist() == [60, 60, 60]
+        assert model.privacy_ == "secure(plain)+summary"
+
+    @pytest.mark.parametrize(
+        ("sites", "arguments", "level"),
+        [
+            (3, {}, "secure(plain)+summary"),
+            (2, {}, "summary"),
+            (5, {"scale": None}, "summary"),
+            (5, {"contacts": 1}, "summary"),
+            (5, {"privacy": "Grouped( 5 )"}, "grouped(5)"),
+            (5, {"preset": "paper", "privacy": "affine"}, "affine"),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore::afcl.exceptions.PrivacyWarning")
+    def test_the_level_is_told(self, far, sites, arguments, level):
+        X, owner = far
+        model = AFCL(random_state=0, **arguments).fit(X, clients=owner % sites)
+        assert model.privacy_ == level
+
+    def test_of_methods_without_levels_there_is_none(self, far):
+        X, owner = far
+        named = make_method("afcl", random_state=0).fit(X, clients=owner)
+        assert named.privacy_ == "secure(plain)+summary"
+        assert make_method("k-fed", n_clusters=3).fit(X).privacy_ is None
+
+    def test_it_is_saved(self, far, tmp_path):
+        X, owner = far
+        AFCL(random_state=0).fit(X, clients=owner).save(tmp_path / "model")
+        assert AFCL.load(tmp_path / "model").privacy_ == "secure(plain)+summary"
+
+    def test_small_sites_are_pointed_at_sums(self, far):
+        X, _ = far
+        owner = np.arange(180) % 9
+        with pytest.warns(SmallClientsWarning, match=r"'secure\+grouped\(5\)' or"):
+            AFCL(privacy="grouped(5)").fit(X, clients=owner)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert AFCL(random_state=0).fit(X, clients=owner).n_clusters_ == 3
 
 
 class TestPath:

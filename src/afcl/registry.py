@@ -164,7 +164,7 @@ LEVELS = {
             ("summary",),
             ("default",),
             2,
-            "afcl.privacy.protection:Protection",
+            "afcl.privacy.protection:Summary",
             "no row left its site",
             "A site sends groups of at least {min_cell} rows, each as count, mean and "
             "scatter, and how many rows lie between clusters; no row leaves its site. "
@@ -191,9 +191,10 @@ LEVELS = {
             3,  # that of the level it goes with
             "afcl.privacy.secure:Secure",
             "only sums over cohorts of sites can be read",
-            "After the first message a site's numbers are masked or encrypted; only "
-            "sums over a cohort of sites can be read, as long as the coordinator plays "
-            "by the rules.",
+            "A site's first message is rounded to 1/64 of every column's range. Its "
+            "further numbers are masked or encrypted: only sums over a cohort of sites "
+            "can be read, of groups of at least {min_cell} of its rows, as long as the "
+            "coordinator plays by the rules.",
         ),
         PrivacyLevel(
             "dp",

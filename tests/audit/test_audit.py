@@ -19,6 +19,8 @@ from afcl.core.cells import cells_of
 from afcl.core.messages import Update
 from afcl.core.params import DefaultParams
 from afcl.core.rows import as_rows
+from afcl.core.tasks import COUNT, SCORE, SUM
+from afcl.core.terms import AskStep
 from afcl.exceptions import InputError
 from afcl.privacy import grouped, masks, synopsis
 from afcl.privacy.attacks import Released
@@ -55,7 +57,9 @@ def only(level, seed, **options):
 def test_what_is_audited_where_nobody_chooses():
     open_to_all = ["exact", "affine", "summary", "grouped(5)"]
     assert default_levels(2, bounded=False) == open_to_all
-    assert default_levels(3, bounded=False) == [*open_to_all, "secure+grouped(5)"]
+    summed = ["secure+summary", "secure+grouped(5)"]
+    assert default_levels(3, bounded=False) == [*open_to_all, *summed]
+    assert default_levels(3, bounded=True) == [*open_to_all, *summed, "dp(8)"]
     assert default_levels(2, bounded=True) == [*open_to_all, "dp(8)"]
 
 
@@ -71,7 +75,7 @@ def test_the_ladder(seed):
     assert by_name["summary"].recovered < 1
     assert by_name["summary"].smallest == 5
     assert (by_name["summary"].ari, by_name["summary"].messages) == (1, 9)
-    for name in ("grouped(5)", "secure+grouped(5)", "dp(8)"):
+    for name in ("grouped(5)", "secure+summary", "secure+grouped(5)", "dp(8)"):
         assert by_name[name].recovered == 0
         assert (by_name[name].nearest or 0) > 0.1
         assert by_name[name].bytes > 0
@@ -173,7 +177,8 @@ def test_encryption_keeps_its_promise_and_is_caught_if_it_is_none(seed, monkeypa
 
 def test_answers_in_the_clear_are_caught(seed, monkeypatch):
     def in_the_clear(self, payload, view, memory):
-        return Update(view.cells), memory
+        rows = as_rows(view.rows).table()
+        return Update(cells_of(rows, np.zeros(len(rows), dtype=np.int64), 1)), memory
 
     monkeypatch.setattr(Secure, "step", in_the_clear)
     found = only("secure", seed)
@@ -231,17 +236,50 @@ def test_a_curious_server_asks_everybody_every_round():
     assert [len(site.wire) for site in run.sites] == [9, 9, 9]
 
 
-def test_a_client_at_secure_answers_twice():
+def test_a_client_at_secure_answers_five_questions_and_no_more():
     run = tapped(
         "secure",
         tables(0),
         seed=0,
         scale="minmax",
-        rounds=7,
+        rounds=12,
         options={"cohort": 3},
         curious=True,
     )
-    assert [len(site.wire) for site in run.sites] == [4, 4, 4]
+    for client in range(3):
+        asked = [
+            one.request.payload.own.question
+            for one in run.heard
+            if one.client == client and isinstance(one.request, AskStep)
+        ]
+        shapes = [(each.kind, len(each.partitions)) for each in asked]
+        assert shapes == [(COUNT, 1), (SUM, 1), (COUNT, 2), (SUM, 2), (SCORE, 0)]
+
+
+def mixed(seed, d, sites=5, rows=40):
+    """Return three clusters of which every site has some rows."""
+    rng = np.random.default_rng(seed)
+    spots = rng.uniform(0, 4, (3, d))
+    return [rng.normal(spots[rng.integers(0, 3, rows)], 0.3) for _ in range(sites)]
+
+
+@pytest.mark.parametrize("d", [1, 2, 4])
+def test_nested_sums_of_mixed_sites_show_no_row(seed, d):
+    """Coarse sums less finer ones are sums of whole groups again."""
+    levels = ["secure+summary", "secure"]
+    for found in audit(mixed(seed, d), levels, rounds=10, seed=seed).levels:
+        assert not found.broken, found.reasons
+        assert found.recovered == 0
+        assert found.smallest == 5
+        assert not {a.name for a in found.attacks} & {"differences", "unions"}
+        assert "no cell of fewer than 5 rows" in found.promise
+        assert "on a grid of 1/64" in found.promise
+
+
+def test_sums_in_the_clear_keep_no_promise(seed):
+    found = only("secure(plain)+summary", seed)
+    assert found.broken
+    assert any("unhidden" in reason for reason in found.reasons)
 
 
 def test_an_attack_that_mostly_guesses_recovers_nothing():

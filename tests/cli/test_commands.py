@@ -18,6 +18,7 @@ from afcl.cli import main
 from afcl.cli.run import in_words
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_sd1
+from afcl.registry import LEVELS
 from afcl.trace import read_trace
 
 
@@ -87,8 +88,8 @@ class TestRun:
         }
         assert result["path"][0]["k"] == 2
         assert [s["name"] for s in result["sites"]] == [f"site{g}" for g in range(5)]
-        assert all(s["messages"] == 3 and s["bytes"] > 0 for s in result["sites"])
-        assert result["parameters"]["privacy"] == "summary"
+        assert all(s["messages"] == 6 and s["bytes"] > 0 for s in result["sites"])
+        assert result["note"] == ""
         assert result["versions"]["afcl"] == __version__
 
     def test_labels_follow_the_rows_of_the_file(self, done, sites):
@@ -120,8 +121,40 @@ class TestRun:
         code, out, err = call(capsys, "run", *sites, "--out", tmp_path / "out")
         assert code == 0
         assert "4 clusters in 2,300 rows at 5 sites: 1,500, 500, 200, 100 rows." in out
-        assert "no row left its site" in out
+        assert LEVELS["secure"].sent in out
         assert err == ""
+
+    @pytest.mark.parametrize(
+        ("n", "level", "reason"),
+        [
+            (3, "secure(plain)+summary", "sums over sites, of which there are 3"),
+            (2, "summary", "sums over sites take 3 of them, there are 2"),
+            (1, "summary", "sums over sites take 3 of them, there is 1"),
+        ],
+    )
+    def test_the_level_and_its_reason(self, sites, tmp_path, capsys, n, level, reason):
+        code, _, _ = call(capsys, "run", *sites[:n], "--out", tmp_path)
+        assert code == 0
+        result = json.loads((tmp_path / "result.json").read_text())
+        assert result["parameters"]["privacy"] == level
+        assert result["parameters"]["privacy_reason"] == reason
+        page = (tmp_path / "report.html").read_text()
+        assert f"Privacy: {level}. " in page
+        assert f"it was chosen: {reason}." in page
+        again, out, _ = call(capsys, "run", *sites[:n], "--out", tmp_path)
+        assert again == 0
+        assert "holds this run already" in out
+
+    def test_a_level_that_was_named_has_no_reason(self, sites, tmp_path, capsys):
+        level = ("--privacy", "summary")
+        code, out, _ = call(capsys, "run", *sites, "--out", tmp_path, *level)
+        assert code == 0
+        assert "no row left its site" in out
+        result = json.loads((tmp_path / "result.json").read_text())
+        assert result["parameters"]["privacy"] == "summary"
+        assert "privacy_reason" not in result["parameters"]
+        assert all(site["messages"] == 3 for site in result["sites"])
+        assert "it was chosen" not in (tmp_path / "report.html").read_text()
 
     def test_json_prints_the_result_and_nothing_else(self, sites, tmp_path, capsys):
         code, out, _ = call(capsys, "run", *sites, "--out", tmp_path / "o", "--json")
@@ -173,8 +206,12 @@ class TestRun:
             "--participation", ".9,.2,1,0,1",
         )  # fmt: skip
         assert code == 0
-        messages = [site["messages"] for site in json.loads(out)["sites"]]
-        assert messages == [3, 3, 3, 1, 3]
+        result = json.loads(out)
+        messages = [site["messages"] for site in result["sites"]]
+        assert messages[3] == 1
+        assert min(messages[:3] + messages[4:]) >= 6
+        assert "4 of 5 sites" in result["note"]
+        assert in_words(result)[-1] == result["note"]
 
     def test_missing_rows_can_be_dropped(self, sites, tmp_path, capsys):
         holed = tmp_path / "holed.csv"

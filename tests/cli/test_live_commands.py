@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from afcl.cli import main
 from afcl.cli.status import RunLog
+from afcl.exceptions import InputError
 from afcl.runtime.live.server import FAILED, RunPlan
 from afcl.trace import EVENTS, to_line
 
@@ -70,6 +72,43 @@ def test_a_folder_that_holds_a_run(capsys: pytest.CaptureFixture[str], here: Pat
     PLAN.write(here / "r")
     line = said(capsys, 2, "serve", "--out", "r", "--insecure")
     assert "--resume" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "level", "line"),
+    [
+        ((), "secure+summary", "sums over sites, of which there are 3"),
+        (
+            ("--min-clients", "2"),
+            "summary",
+            "sums over sites take 3 of them, there are 2",
+        ),
+        (("--privacy", "grouped(5)"), "grouped(5)", ""),
+    ],
+)
+def test_the_level_of_a_run_is_told(
+    capsys: pytest.CaptureFixture[str],
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    level: str,
+    line: str,
+):
+    class Broken:
+        def serve(self, *given: object) -> None:
+            raise InputError("no engine here")
+
+    module = import_module("afcl.cli.serve")
+    monkeypatch.setattr(module, "get_launcher", lambda name: Broken())
+    with pytest.raises(SystemExit):
+        main(["serve", "--out", "r", "--insecure", *words])
+    told = [text for text in capsys.readouterr().err.splitlines() if "privacy" in text]
+    assert told == ([f"privacy {level}: {line}"] if line else [])
+    plan = RunPlan.read(here / "r")
+    assert plan.options["privacy"] == level
+    assert plan.parameters is not None
+    assert plan.parameters["privacy"] == level
+    assert plan.parameters.get("privacy_reason", "") == line
 
 
 def test_a_site_that_is_told_something_else(

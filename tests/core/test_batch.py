@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 from afcl.core import client, rebuild, server
-from afcl.core.batch import Tables, condense, reply
+from afcl.core.batch import Tables, cohort_sums, condense, reply
 from afcl.core.cells import concatenate, exchange, nothing, take, union
-from afcl.core.messages import Batch, Cells, Hello, Update
+from afcl.core.cohort_answers import numbers_for
+from afcl.core.messages import Batch, Cells, Hello, Level, Update
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
+from afcl.core.refine import coarse
 from afcl.core.state import ServerState
+from afcl.core.tasks import COUNT, SCORE, SUM, Cohort, Question
 
 SPOTS = np.array([[0.1, 0.1], [0.9, 0.1], [0.1, 0.8], [0.8, 0.9]])
 
@@ -177,3 +180,26 @@ def test_a_batch_is_absorbed_as_one_by_one(seed, drift):
     assert known.centers is not None
     assert np.array_equal(best.centers, known.centers)
     assert best.scores == known.scores
+
+
+# ------------------------------------------------------------------ sums of cohorts
+
+
+@pytest.mark.parametrize("kind", ["spread", "duplicates"])
+def test_sums_are_those_of_the_members(seed, kind):
+    """Cohorts whose members lie anywhere among the tables, in any order."""
+    crowd = people(seed, kind=kind)
+    first = coarse(SPOTS)
+    level = Level(SPOTS, np.full(4, 0.01), np.full(4, 30.0), 0)
+    asked = [
+        (Cohort((4, 0, 8), Question(COUNT, (first,))), np.array([4, 0, 8])),
+        (Cohort((1, 2, 3), Question(SUM, (first,))), np.array([3, 1])),
+        (Cohort((5, 6, 7), Question(SCORE, levels=(level,))), np.array([7, 5, 6])),
+    ]
+    sums = cohort_sums(crowd, asked)
+    for (cohort, members), ours in zip(asked, sums, strict=True):
+        assert cohort.question is not None
+        alone = [numbers_for(cohort.question, table(crowd, c)) for c in members]
+        assert ours.tolist() == np.sum(alone, axis=0).tolist()
+    shared = cohort_sums(crowd, asked, in_parts)
+    assert [a.tolist() for a in shared] == [a.tolist() for a in sums]

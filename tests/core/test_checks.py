@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afcl.core import rebuild, server
-from afcl.core.checks import MOST_CELLS, MOST_ROWS
+from afcl.core.checks import MOST_CELLS, MOST_ROWS, check_question
 from afcl.core.client import condense, reply
 from afcl.core.messages import Cells, Hello, Level, LevelReply, Plan, Summary, Update
 from afcl.core.params import DefaultParams
@@ -21,6 +21,7 @@ from afcl.core.protocol import client_rng
 from afcl.core.rebuild import KEPT, prepare
 from afcl.core.server import absorb_hello, absorb_update, broadcast
 from afcl.core.state import ServerState
+from afcl.core.tasks import COUNT, KEY, SCORE, SUM, Partition, Question
 from afcl.exceptions import RejectedMessage
 
 LOOSE = DefaultParams(min_cell=1)
@@ -381,3 +382,116 @@ def test_honest_messages_are_never_refused(rows, min_cell, draw):
             older.append(update)
     for update in older:  # late ones are welcome
         absorb_update(state, update)
+
+
+# -------------------------------------------------------------------- questions
+
+
+def divided(seeds, parents, groups):
+    return Partition(
+        np.array(seeds, dtype=np.float64)[:, None], np.array(parents), np.array(groups)
+    )
+
+
+OUTER = divided([0.1, 0.5, 0.9], [0, 0, 0], [0, 1, 0])
+INNER = divided([0.1, 0.2, 0.5, 0.6], [0, 0, 1, 1], [1, 0, 2, 2])
+JUDGED = Level(np.array([[0.1], [0.9]]), np.ones(2), np.full(2, 5.0), 0)
+
+
+def test_honest_questions_are_not_refused():
+    for kind in (COUNT, SUM):
+        check_question(Question(kind, (OUTER,)), 1)
+        check_question(Question(kind, (OUTER, INNER)), 1)
+    check_question(Question(SCORE, levels=(JUDGED, JUDGED)), 1)
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        (None, "expected a question"),
+        (OUTER, "expected a question"),
+        (Question(KEY, (OUTER,)), "'key' cannot be answered"),
+        (Question("open sum", (OUTER,)), "'open sum' cannot be answered"),
+        (Question(COUNT), "expected partitions, or clusterings"),
+        (Question(SUM, levels=(JUDGED,)), "expected partitions, or clusterings"),
+        (Question(SUM, (OUTER,), (JUDGED,)), "expected partitions, or clusterings"),
+        (Question(SCORE, (OUTER,)), "expected partitions, or clusterings"),
+        (Question(SCORE, (OUTER,), (JUDGED,)), "expected partitions, or clusterings"),
+        (Question(SCORE), "expected partitions, or clusterings"),
+        (Question(COUNT, (OUTER, INNER, INNER)), "expected partitions, or clusterings"),
+        (Question(COUNT, [OUTER]), "expected partitions, or clusterings"),  # type: ignore[arg-type]
+        (Question(SCORE, levels=[JUDGED]), "expected partitions, or clusterings"),  # type: ignore[arg-type]
+    ],
+)
+def test_questions_of_the_wrong_form_are_refused(question, reason):
+    with pytest.raises(RejectedMessage, match=reason):
+        check_question(question, 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seeds": OUTER.seeds[:2]},
+        {"seeds": np.zeros((3, 2))},
+        {"seeds": np.zeros((3, 1), dtype=np.float32)},
+        {"seeds": np.array([[0.0], [np.nan], [1.0]])},
+        {"seeds": np.array([[0.0], [1e300], [1.0]])},
+        {"seeds": None},
+        {"parents": None},
+        {"parents": np.zeros(3)},
+        {"parents": np.array([0, 0])},
+        {"parents": np.array([0, 0, 3])},
+        {"groups": np.array([0, -1, 1])},
+        {"groups": np.array([0, 1, 3])},
+        {"groups": np.array([[0, 1, 2]])},
+    ],
+)
+def test_seeds_without_parents_groups_or_columns_are_refused(change):
+    odd = replace(OUTER, **change)
+    with pytest.raises(RejectedMessage, match="every seed needs a parent and a group"):
+        check_question(Question(COUNT, (odd,)), 1)
+    with pytest.raises(RejectedMessage, match="every seed needs a parent and a group"):
+        check_question(Question(COUNT, (None,)), 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        # A first partition has one parent.
+        (INNER,),
+        (divided([0.1, 0.9], [1, 1], [0, 1]),),
+        # A group without a seed: rows of it would have nowhere to go.
+        (OUTER, divided([0.1, 0.2], [0, 0], [0, 1])),
+        # One that is numbered but has none itself.
+        (divided([0.1, 0.5, 0.9], [0, 0, 0], [0, 2, 2]),),
+        # Parents that are in no order, or that there are none of.
+        (OUTER, divided([0.1, 0.2, 0.5], [0, 1, 0], [0, 1, 0])),
+        (OUTER, divided([0.1, 0.2, 0.5], [0, 1, 2], [0, 1, 2])),
+        # A group that lies in two groups: sums whose difference is a few rows.
+        (OUTER, divided([0.1, 0.2, 0.5], [0, 0, 1], [0, 1, 1])),
+    ],
+)
+def test_groups_that_do_not_lie_inside_each_other_are_refused(nested):
+    for kind in (COUNT, SUM):
+        with pytest.raises(RejectedMessage, match="must lie inside each other"):
+            check_question(Question(kind, nested), 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"centers": np.zeros((2, 2))},
+        {"centers": np.zeros((1, 1))},
+        {"centers": np.array([[0.0], [np.inf]])},
+        {"spreads": np.array([1.0, -1.0])},
+        {"spreads": np.ones(3)},
+        {"counts": np.array([1.0, np.nan])},
+        {"counts": np.array([1, 2])},
+    ],
+)
+def test_clusterings_that_cannot_be_are_not_scored(change):
+    odd = replace(JUDGED, **change)
+    with pytest.raises(RejectedMessage, match="candidate's"):
+        check_question(Question(SCORE, levels=(JUDGED, odd)), 1)
+    with pytest.raises(RejectedMessage, match="expected levels"):
+        check_question(Question(SCORE, levels=(None,)), 1)  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server under `secure`: cohorts form, answer once, dissolve; no sum is wrong."""
+"""The server under `secure`: cohorts are asked, refined, judged; no sum is wrong."""
 
 from __future__ import annotations
 
@@ -12,28 +12,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afcl.core import cohorts
-from afcl.core.cells import cells_of
+from afcl.core.cells import cells_of, concatenate
+from afcl.core.checks import check_question
+from afcl.core.cohort_answers import numbers_for
 from afcl.core.cohort_state import SecureState
-from afcl.core.cohort_sums import cells_from
-from afcl.core.messages import Cells, Hello, Left, Update, refuse_unless
+from afcl.core.messages import Batch, Cells, Hello, Left, Update, refuse_unless
 from afcl.core.params import DefaultParams
 from afcl.core.tasks import (
     COUNT,
     KEY,
-    OPEN_COUNT,
-    OPEN_SUM,
+    OPENING,
+    PER_CLUSTER,
+    SCORE,
     SUM,
     UNIT,
     Part,
+    Parts,
     SecureHello,
     check_numbers,
 )
 from afcl.exceptions import RejectedMessage
 from afcl.kernels import join_seeds
-from afcl.privacy.masks import numbers_for
 
-PARAMS = DefaultParams(cohort=3, min_cell=2, privacy="secure+grouped(5)")
+PARAMS = DefaultParams(min_cell=2, privacy="secure+grouped(5)")
+FOURS = dataclasses.replace(PARAMS, cohort=4)
 HEX = "ab" * 32
+#: What a cohort is asked, one question after the other: kind and partitions.
+STAGES = [(COUNT, 1), (SUM, 1), (COUNT, 2), (SUM, 2), (SCORE, 0)]
+EACH_STAGE = pytest.mark.parametrize(
+    "stage", STAGES, ids=["count", "sum", "finer count", "finer sum", "score"]
+)
 
 
 def tables(n, rows=12, seed=0):
@@ -48,17 +56,24 @@ def tables(n, rows=12, seed=0):
     ]
 
 
-def greeting(client, X):
+def cells_to_show(X):
     labels = np.arange(X.shape[0]) // 6
-    cells = cells_of(X, labels, int(labels.max()) + 1)
-    return Hello(X.shape[0], SecureHello(cells, HEX), client=client)
+    return cells_of(X, labels, int(labels.max()) + 1)
+
+
+def greeting(client, X):
+    hello = SecureHello(cells_to_show(X), HEX)
+    return Hello(X.shape[0], hello, client=client)
+
+
+def greeted(state, rows, first=0):
+    for client, X in enumerate(rows, first):
+        state, _ = cohorts.absorb_hello(state, greeting(client, X))
+    return cohorts.prepare(state)
 
 
 def started(rows, params=PARAMS):
-    state = SecureState(params, 0)
-    for client, X in enumerate(rows):
-        state, _ = cohorts.absorb_hello(state, greeting(client, X))
-    return cohorts.prepare(state)
+    return greeted(SecureState(params, 0), rows)
 
 
 def asked(state: SecureState) -> Any:
@@ -69,200 +84,544 @@ def asked(state: SecureState) -> Any:
 def part_of(state, client, rows):
     """What an unmasked client would answer; masks cancel, so sums are the same."""
     task = asked(state)[client]
-    values = numbers_for(task, rows[client])
+    check_question(task.question, rows[client].shape[1])
+    values = numbers_for(task.question, rows[client])
     return Update(Part(task.cohort, task.phase, values), state.version, client, 1)
 
 
-def everybody(state, rows):
-    for client in sorted(asked(state)):
+def some_answer(state, rows, clients):
+    for client in clients:
         state, _ = cohorts.absorb_update(state, part_of(state, client, rows))
-    return cohorts.prepare(state)
+    return state
 
 
-def test_cohorts_are_asked_twice_and_replace_the_hellos():
+def everybody(state, rows):
+    return cohorts.prepare(some_answer(state, rows, sorted(asked(state))))
+
+
+def stage_of(state, number=0):
+    question = state.cohorts[number].question
+    return question.kind, len(question.partitions)
+
+
+def at(stage, state, rows, number=0):
+    """Return the state in which this cohort is asked this."""
+    while stage_of(state, number) != stage:
+        state = everybody(state, rows)
+    return state
+
+
+def finished(state, rows):
+    while not cohorts.done(state):
+        state = everybody(state, rows)
+    return state
+
+
+def rows_known(state):
+    return sum(int(cells.counts.sum()) for cells in state.answered.values())
+
+
+def moments_of(cells):
+    """Count, mean and scatter of all cells together."""
+    n = cells.counts.sum()
+    mean = (cells.counts[:, None] * cells.means).sum(axis=0) / n
+    around = cells.counts * ((cells.means - mean) ** 2).sum(axis=1)
+    return n, mean, cells.scatters.sum() + around.sum()
+
+
+def same_sums(cells, X):
+    """Assert that cells have the count, the mean and the scatter of these rows."""
+    n, mean, scatter = moments_of(cells)
+    assert n == X.shape[0]
+    assert np.allclose(mean, X.mean(axis=0), atol=1e-4)
+    assert np.isclose(scatter, ((X - X.mean(axis=0)) ** 2).sum(), atol=1e-2)
+
+
+def spoilt(update, *changes):
+    """Return an answer in which the numbers at these places are changed by so much."""
+    values = update.payload.values.copy()
+    for place, change in changes:
+        values[place] += change
+    part = dataclasses.replace(update.payload, values=values)
+    return dataclasses.replace(update, payload=part)
+
+
+# ------------------------------------------------------------------ who is asked what
+
+
+def test_cohorts_are_asked_five_times_and_replace_the_hellos():
     rows = tables(4)
-    state = started(rows)
+    state, stages = started(rows), []
     assert cohorts.broadcast(state).wanted == frozenset(asked(state)) == {0, 1, 2, 3}
-    assert state.open[0].phase == COUNT
-    state = everybody(state, rows)
-    assert state.open[0].phase == SUM
-    state = everybody(state, rows)
-    assert cohorts.done(state)
-    cells = state.answered[0]
-    assert cells.counts.sum() == 48
-    assert cells.counts.min() >= 2
+    assert cohorts.waits_for(state) == {0, 1, 2, 3}
+    while not cohorts.done(state):
+        stages.append(stage_of(state))
+        assert not state.spoken or stages[-1][0] == SCORE
+        state = everybody(state, rows)
+    assert stages == STAGES
+    assert state.cohorts[0].asked == 5
+    same_sums(state.answered[0], np.concatenate(rows))
     assert state.spoken == {0, 1, 2, 3}
-    assert cohorts.result(state).k == 3
+    assert cohorts.waits_for(state) == frozenset()
+    assert cohorts.broadcast(state).wanted == frozenset()
+    found = cohorts.result(state)
+    assert found.k == 3
+    assert found.extra["summed"] == 4
+    assert found.sizes.sum() == 48
     assert cohorts.progress(state)["cohorts"] == 1
+    assert cohorts.progress(state)["k"] == 3
 
 
-def test_nobody_is_asked_for_sums_twice():
+def test_all_cohorts_work_at_the_same_time():
     rows = tables(13)
-    state = started(rows)
-    summing = []
-    while not cohorts.done(state):
-        summing += [c for c, task in asked(state).items() if task.phase == SUM]
+    state = started(rows, dataclasses.replace(PARAMS, cohort=3))
+    sizes = [len(cohort.members) for cohort in state.cohorts.values()]
+    assert sizes == [3, 3, 3, 4]
+    for stage in STAGES:
+        assert [stage_of(state, number) for number in range(4)] == [stage] * 4
+        assert set(asked(state)) == set(range(13))
         state = everybody(state, rows)
-    assert sorted(summing) == list(range(13))
-    assert sum(cells.counts.sum() for cells in state.answered.values()) == 13 * 12
+    assert cohorts.done(state)
+    for number, cohort in state.cohorts.items():
+        mine = np.concatenate([rows[client] for client in cohort.members])
+        same_sums(state.answered[number], mine)
 
 
-def test_few_cohorts_work_at_a_time_and_more_as_they_answer():
-    rows = tables(48, rows=6)
+def test_cohorts_are_as_large_as_can_be():
+    rows = tables(257, rows=6)
     state = started(rows)
-    most = []
-    while not cohorts.done(state):
-        most.append(len(state.open))
-        assert len(state.open) <= max(1, len(state.answered) // cohorts.WAVE)
-        state = everybody(state, rows)
-    assert most[0] == 1
-    assert max(most) > 1
-    assert len(state.answered) == 16
+    sizes = [len(cohort.members) for cohort in state.cohorts.values()]
+    assert sizes == [128, 129]
+    assert len(started(rows[:256]).cohorts) == 1
+
+
+def test_what_is_asked_lies_inside_what_was_asked():
+    rows = tables(6)
+    state = at((SUM, 1), started(rows), rows)
+    coarse = state.cohorts[0].question.partitions[0]
+    state = at((COUNT, 2), state, rows)
+    assert state.cohorts[0].question.partitions[0] is coarse
+    state = at((SUM, 2), state, rows)
+    first, second = state.cohorts[0].question.partitions
+    assert first is coarse
+    assert second.parents.max() + 1 == coarse.n_groups
+    held = np.bincount(second.groups, state.cohorts[0].counts)
+    assert held.min() >= PARAMS.min_cell
+
+
+def test_with_passes_to_spare_candidates_are_judged_again():
+    """A late client changes the candidates; six questions allow one more score."""
+    rows = tables(6)
+    state = finished(started(rows[:4]), rows)
+    assert state.scores
+    state = greeted(state, rows[4:5], first=4)
+    assert stage_of(state) == (SCORE, 0)
+    assert not state.scores
+    state = finished(state, rows)
+    assert state.cohorts[0].asked == 6
+    assert cohorts.result(state).sizes.sum() == 60
+    state = greeted(state, rows[5:], first=5)
+    assert cohorts.done(state)
+    assert not state.scores
+    assert cohorts.result(state).sizes.sum() == 72
 
 
 def test_fewer_than_a_cohort_stay_with_their_hellos():
-    rows = tables(2)
-    state = started(rows)
+    state = started(tables(2))
     assert cohorts.done(state)
     assert cohorts.result(state).sizes.sum() == 24
-
-
-def test_a_late_client_counts_by_its_hello_until_there_is_a_cohort():
-    rows = tables(6)
-    state = everybody(everybody(started(rows[:3]), rows), rows)
+    state = started(tables(4), dataclasses.replace(PARAMS, cohort=5))
     assert cohorts.done(state)
+
+
+def test_late_clients_count_by_their_hellos_until_there_is_a_cohort():
+    rows = tables(6)
+    state = finished(started(rows[:3]), rows)
     state, _ = cohorts.absorb_hello(state, greeting(3, rows[3]))
     assert not cohorts.done(state)
+    state = finished(cohorts.prepare(state), rows)
+    assert cohorts.result(state).sizes.sum() == 48
+    state = greeted(state, rows[4:], first=4)
+    assert set(asked(state)) == {3, 4, 5}
+    state = finished(state, rows)
+    assert state.spoken == set(range(6))
+    assert rows_known(state) == 72
+
+
+def test_a_late_cohort_is_first_told_apart_by_its_own_hellos():
+    """Rows where nobody was before: seeds lie among them nevertheless."""
+    rows = tables(3)
+    far = [np.full((12, 2), 0.5) + np.arange(12)[:, None] / 1000 for _ in range(3)]
+    state = greeted(finished(started(rows), rows), far, first=3)
+    seeds = state.cohorts[1].question.partitions[0].seeds
+    assert np.abs(seeds - 0.5055).max(axis=1).min() < 0.01
+
+
+def test_the_result_can_be_had_before_the_end():
+    rows = tables(4)
+    state = SecureState(PARAMS, 0)
+    for client, X in enumerate(rows):
+        state, _ = cohorts.absorb_hello(state, greeting(client, X))
+    assert cohorts.result(state).sizes.sum() == 48
+    state = cohorts.prepare(state)
+    for _ in STAGES:
+        found = cohorts.result(state)
+        assert found.sizes.sum() == 48
+        assert found.extra["summed"] == len(state.spoken)
+        state = everybody(state, rows)
+
+
+def test_nothing_to_do_before_the_first_hello_and_when_nothing_is_new():
+    empty = SecureState(PARAMS, 0)
+    assert cohorts.prepare(empty) is empty
+    assert not cohorts.done(empty)
+    state = started(tables(3))
+    assert cohorts.prepare(state) is state
+    assert cohorts.announced(state, 0, np.zeros(2), np.ones(2)) is state
+
+
+def test_rows_that_are_all_the_same_are_one_cluster_and_nothing_to_judge():
+    rows = [np.full((12, 2), 0.25) for _ in range(3)]
+    state = finished(started(rows), rows)
+    assert not state.scores
+    assert state.cohorts[0].asked == 4
+    assert cohorts.result(state).k == 1
+
+
+# ------------------------------------------------------------------ who drops out
+
+
+@EACH_STAGE
+@pytest.mark.parametrize("answered", [0, 1, 2, 3])
+def test_a_member_that_leaves_is_left_behind_and_no_sum_is_wrong(stage, answered):
+    rows = tables(7)
+    state = at(stage, started(rows, FOURS), rows)
+    members = state.cohorts[0].members
+    gone = members[-1]
+    state = some_answer(state, rows, members[:answered])
+    state, _ = cohorts.absorb_left(state, Left(gone))
+    state = cohorts.prepare(state)
+    while not cohorts.done(state):
+        assert gone not in asked(state)
+        state = everybody(state, rows)
+    assert (gone in state.spoken) is (stage[1] != 1)
+    mine = members if stage[1] != 1 else members[:-1]
+    same_sums(state.answered[0], np.concatenate([rows[c] for c in mine]))
+    assert rows_known(state) == 12 * len(state.spoken)
+    # Who did not take part in the scores is made up for.
+    assert cohorts.result(state).sizes.sum() == pytest.approx(7 * 12)
+
+
+@EACH_STAGE
+def test_of_a_cohort_of_three_nobody_can_leave(stage):
+    rows = tables(3)
+    state = at(stage, started(rows), rows)
+    state, _ = cohorts.absorb_left(state, Left(1))
     state = cohorts.prepare(state)
     assert cohorts.done(state)
-    assert cohorts.result(state).sizes.sum() == 48
-    for client in (4, 5):
-        state, _ = cohorts.absorb_hello(state, greeting(client, rows[client]))
+    assert not state.scores
+    if stage[1] == 1:
+        assert not state.answered
+        assert set(state.waiting) == {0, 1, 2}
+    else:
+        same_sums(state.answered[0], np.concatenate(rows))
+    assert cohorts.result(state).sizes.sum() == 36
+
+
+@pytest.mark.parametrize("stage", STAGES[:2])
+def test_before_the_first_sums_the_rest_is_asked_from_the_beginning(stage):
+    rows = tables(4)
+    state = at(stage, started(rows), rows)
+    before = state.cohorts[0]
+    state, _ = cohorts.absorb_left(state, Left(2))
+    cohort = state.cohorts[0]
+    assert cohort.members == (0, 1, 3)
+    assert stage_of(state) == (COUNT, 1)
+    assert cohort.asked == before.asked + 1
+    assert cohort.question is not None
+    assert before.question is not None
+    seeds = cohort.question.partitions[0].seeds
+    same = np.array_equal(seeds, before.question.partitions[0].seeds)
+    # Counts around the same seeds with and without a member could be subtracted.
+    assert same is (stage[0] == COUNT)
+    assert state.waiting == (2,)
+
+
+@pytest.mark.parametrize("stage", STAGES[2:4])
+def test_after_the_first_sums_a_cohort_ends_with_its_coarse_cells(stage):
+    rows = tables(4)
+    state = at(stage, started(rows), rows)
+    coarse = state.cohorts[0].moments.cells
+    state, _ = cohorts.absorb_left(state, Left(2))
+    assert not state.cohorts
+    assert np.array_equal(state.answered[0].means, coarse.means)
+    assert np.array_equal(state.answered[0].counts, coarse.counts)
+
+
+def test_at_the_score_the_rest_is_asked_about_the_same_candidates():
+    rows = tables(4)
+    state = at((SCORE, 0), started(rows), rows)
+    question = state.cohorts[0].question
+    state, _ = cohorts.absorb_left(state, Left(2))
+    assert state.cohorts[0].question is question
+    assert state.cohorts[0].members == (0, 1, 3)
+
+
+def test_a_cohort_that_was_asked_too_often_is_not_asked_again():
+    """Of eight members one leaves every time: five questions, and one recovery."""
+    rows = tables(8)
+    state = started(rows, dataclasses.replace(PARAMS, passes=5))
+    for client in range(2):
+        assert state.cohorts[0].asked == client + 1
+        state, _ = cohorts.absorb_left(state, Left(client))
+    assert state.cohorts[0].members == (2, 3, 4, 5, 6, 7)
+    state, _ = cohorts.absorb_left(state, Left(2))
+    assert not state.cohorts
+    assert set(state.waiting) == set(range(8))
+    state = at((SCORE, 0), started(rows, dataclasses.replace(PARAMS, passes=5)), rows)
+    state, _ = cohorts.absorb_left(state, Left(0))
+    assert state.cohorts[0].asked == 6
+    state, _ = cohorts.absorb_left(state, Left(1))
+    assert not state.cohorts
     state = cohorts.prepare(state)
-    assert set(asked(state)) == {3, 4, 5}
+    assert cohorts.done(state)
+    same_sums(state.answered[0], np.concatenate(rows))
 
 
-@pytest.mark.parametrize("phase", [COUNT, SUM])
-@pytest.mark.parametrize("answered", [0, 1, 2, 3])
-def test_a_member_that_leaves_dissolves_its_cohort_and_no_sum_is_wrong(phase, answered):
-    rows = tables(7)
-    state = started(rows, dataclasses.replace(PARAMS, cohort=4))
-    if phase == SUM:
-        state = everybody(state, rows)
-    members = state.open[0].members
-    for client in members[:answered]:
-        state, _ = cohorts.absorb_update(state, part_of(state, client, rows))
-    state, _ = cohorts.absorb_left(state, Left(members[-1]))
+def test_a_cohort_that_started_late_is_not_judged():
+    """Six questions, two of them lost: its sums are known, no score is asked for."""
+    rows = tables(5)
+    state = at((SUM, 1), started(rows), rows)
+    state, _ = cohorts.absorb_left(state, Left(0))
+    state = finished(state, rows)
+    assert state.cohorts[0].asked == 6
+    assert not state.scores
+    same_sums(state.answered[0], np.concatenate(rows[1:]))
+
+
+@pytest.mark.parametrize("stage", STAGES[:4])
+def test_who_left_after_its_answer_is_missed_at_the_next_question(stage):
+    rows = tables(4)
+    state = at(stage, started(rows), rows)
+    state = some_answer(state, rows, [0])
+    state, _ = cohorts.absorb_left(state, Left(0))
+    assert stage_of(state) == stage
+    assert state.cohorts[0].members == (0, 1, 2, 3)
+    state = cohorts.prepare(some_answer(state, rows, [1, 2, 3]))
+    assert 0 not in asked(state)
+    assert 0 not in cohorts.waits_for(state)
+    state = finished(state, rows)
+    first = 1 if stage == (COUNT, 1) else 0
+    same_sums(state.answered[0], np.concatenate(rows[first:]))
+    assert not state.scores or first
+
+
+def test_who_comes_back_may_be_in_the_next_cohort():
+    rows = tables(5)
+    state = started(rows[:3])
+    state, _ = cohorts.absorb_left(state, Left(0))
     state = cohorts.prepare(state)
-    assert 0 not in state.open or members[-1] not in asked(state)
-    while not cohorts.done(state):
-        state = everybody(state, rows)
-    for cells in state.answered.values():
-        assert cells.means.min() > 0
-        assert cells.means.max() < 1
-    total = sum(int(cells.counts.sum()) for cells in state.answered.values())
-    assert total == sum(12 for client in state.spoken)
-    assert members[-1] not in state.spoken
+    assert cohorts.done(state)
+    state, found = cohorts.absorb_hello(state, greeting(0, rows[0]))
+    assert found["repeated"]
+    state = greeted(state, rows[3:], first=3)
+    assert set(asked(state)) == set(range(5))
 
 
-def test_a_member_that_left_between_the_phases_dissolves_the_cohort_too():
+def test_a_part_of_somebody_who_was_thought_gone_counts():
     rows = tables(3)
     state = started(rows)
-    state, _ = cohorts.absorb_update(state, part_of(state, 0, rows))
+    again = part_of(state, 0, rows)
+    state = some_answer(state, rows, [0])
     state, _ = cohorts.absorb_left(state, Left(0))
-    assert 0 in state.open
-    for client in (1, 2):
-        state, _ = cohorts.absorb_update(state, part_of(state, client, rows))
-    state = cohorts.prepare(state)
-    assert not state.open
-    assert set(state.waiting) == {0, 1, 2}
-    state, _ = cohorts.absorb_hello(state, greeting(0, rows[0]))
-    state = cohorts.prepare(dataclasses.replace(state, dirty=True))
-    assert set(asked(state)) == {0, 1, 2}
+    assert state.left == {0}
+    state, _ = cohorts.absorb_update(state, again)
+    assert not state.left
+    state = finished(state, rows)
+    assert state.spoken == {0, 1, 2}
 
 
-def test_who_is_silent_is_not_waited_for_for_ever():
+@EACH_STAGE
+def test_who_is_silent_is_not_waited_for_for_ever(stage):
     rows = tables(7)
-    state = started(rows, dataclasses.replace(PARAMS, cohort=4))
-    members = state.open[0].members
-    for client in members[1:]:
-        state, _ = cohorts.absorb_update(state, part_of(state, client, rows))
-    for _ in range(cohorts.PATIENCE):
+    state = at(stage, started(rows, FOURS), rows)
+    state = cohorts.prepare(some_answer(state, rows, range(1, 7)))
+    patience = cohorts.PATIENCE if stage[1] == 1 else cohorts.LONGER_PATIENCE
+    for _ in range(patience):
         state = cohorts.end_round(state)
-        assert 0 in state.open
+        assert 0 in cohorts.waits_for(state)
     state = cohorts.end_round(state)
-    assert state.silent == {members[0]}
+    assert state.silent == {0}
     while not cohorts.done(state):
-        assert members[0] not in asked(state)
+        assert 0 not in asked(state)
         state = everybody(state, rows)
-    assert members[0] not in state.spoken
-    assert cohorts.result(state).sizes.sum() == 7 * 12
+    assert (0 in state.spoken) is (stage[1] != 1)
+    assert rows_known(state) == 12 * len(state.spoken)
     assert cohorts.end_round(state) is state
-    state, _ = cohorts.absorb_hello(state, greeting(members[0], rows[members[0]]))
+    state, _ = cohorts.absorb_hello(state, greeting(0, rows[0]))
     assert not state.silent
 
 
-def test_a_late_part_of_a_dissolved_cohort_is_refused():
-    rows = tables(4)
+def test_a_round_with_a_part_in_it_is_not_an_idle_one():
+    rows = tables(3)
     state = started(rows)
+    for _ in range(5):
+        state = cohorts.end_round(state)
+    assert state.idle == 5
+    state = some_answer(state, rows, [0])
+    assert state.idle == 0
+    assert cohorts.absorb_batch(cohorts.end_round(state), batch([]))[0].idle == 1
+
+
+def test_once_there_are_sums_patience_is_longer():
+    rows = tables(7)
+    state = at((COUNT, 2), started(rows, FOURS), rows)
+    for _ in range(cohorts.LONGER_PATIENCE):
+        state = cohorts.end_round(state)
+        assert state.working
+    state = cohorts.end_round(state)
+    assert state.silent == set(range(7))
+    assert len(state.answered) == 1
+    assert cohorts.done(state)
+
+
+def test_a_late_part_to_an_older_question_is_refused():
+    rows = tables(4)
+    state = at((SUM, 1), started(rows), rows)
     late = part_of(state, 3, rows)
     state, _ = cohorts.absorb_left(state, Left(0))
-    state = cohorts.prepare(state)
+    with pytest.raises(RejectedMessage, match="something else"):
+        cohorts.absorb_update(state, late)
+    state, _ = cohorts.absorb_left(state, Left(1))
     with pytest.raises(RejectedMessage, match="not at work"):
         cohorts.absorb_update(state, late)
 
 
-@pytest.mark.parametrize("change", [1, -100, 10**12])
-def test_a_spoilt_sum_ends_the_cohort_and_its_members_keep_their_hellos(change):
-    rows = tables(3)
-    for spoilt in (COUNT, SUM):
-        state = started(rows)
-        if spoilt == SUM:
-            state = everybody(state, rows)
-        for client in range(3):
-            update = part_of(state, client, rows)
-            if client == 1:
-                values = update.payload.values.copy()
-                values[0] += change
-                part = dataclasses.replace(update.payload, values=values)
-                update = dataclasses.replace(update, payload=part)
-            state, _ = cohorts.absorb_update(state, update)
+@settings(max_examples=15)
+@given(st.data())
+def test_whoever_leaves_whenever_no_sum_is_wrong(data):
+    """Members answer, leave and come back in any order."""
+    rows = tables(6)
+    state = started(rows)
+    left: set[int] = set()
+    for _ in range(40):
+        if cohorts.done(state):
+            break
+        client = data.draw(st.sampled_from(range(6)), label="client")
+        what = data.draw(st.sampled_from(["answer"] * 6 + ["leave", "return", "all"]))
+        if what == "leave":
+            left.add(client)
+            state, _ = cohorts.absorb_left(state, Left(client))
+        elif what == "return" and client in left:
+            left.discard(client)
+            state, _ = cohorts.absorb_hello(state, greeting(client, rows[client]))
+        elif what == "all":
+            state = some_answer(state, rows, sorted(set(asked(state)) - left))
+        elif client in asked(state) and client not in left:
+            state = some_answer(state, rows, [client])
         state = cohorts.prepare(state)
-        assert cohorts.done(state)
-        assert not state.answered
-        assert cohorts.result(state).sizes.sum() == 36
+        assert not (cohorts.waits_for(state) & state.left)
+    assert rows_known(state) == 12 * len(state.spoken)
+    if len(state.answered) == 1:
+        mine = np.concatenate([rows[client] for client in sorted(state.spoken)])
+        same_sums(next(iter(state.answered.values())), mine)
+    assert cohorts.result(state).sizes.sum() >= 12
 
 
-def test_hellos_and_sums_outside_the_box_are_refused():
+# ------------------------------------------------------------------ what is believed
+
+
+@EACH_STAGE
+@pytest.mark.parametrize("change", [1, -100, 10**12])
+def test_a_spoilt_sum_ends_the_cohort(stage, change):
+    """Members stay with what is known of them: hellos, coarse cells, all cells."""
     rows = tables(3)
-    state = cohorts.agreed(SecureState(PARAMS, 0), 2, True)
-    for client, X in enumerate(rows):
-        state, _ = cohorts.absorb_hello(state, greeting(client, X))
-    far = greeting(7, rows[0] + 5)
-    with pytest.raises(RejectedMessage, match="outside the agreed box"):
-        cohorts.absorb_hello(state, far)
-    state = everybody(cohorts.prepare(state), rows)
-    groups = state.open[0].n_groups
-    for client in range(3):
-        update = part_of(state, client, rows)
-        values = update.payload.values.copy()
-        if client == 0:  # the first group's sum and its sum of squares
-            values[[groups, groups + 2]] += np.array([1e3 / UNIT, 1e6 / UNIT], int)
-        part = dataclasses.replace(update.payload, values=values)
-        update = dataclasses.replace(update, payload=part)
-        state, _ = cohorts.absorb_update(state, update)
+    state = at(stage, started(rows), rows)
+    known = state.cohorts[0].moments
+    state = some_answer(state, rows, [0, 2])
+    state, _ = cohorts.absorb_update(
+        state, spoilt(part_of(state, 1, rows), (0, change))
+    )
     state = cohorts.prepare(state)
     assert cohorts.done(state)
-    assert not state.answered
+    assert not state.cohorts
+    assert not state.scores
+    assert cohorts.result(state).sizes.sum() == 36
+    if stage[1] == 1:
+        assert not state.answered
+        assert not state.spoken
+    elif stage[1] == 2:
+        assert np.array_equal(state.answered[0].means, known.cells.means)
+        assert state.spoken == {0, 1, 2}
+    else:
+        same_sums(state.answered[0], np.concatenate(rows))
 
 
-def test_scatters_below_nothing_are_no_cells():
-    counts = np.array([4])
-    honest = np.array([4, *np.rint(np.array([2.0, 1.0]) / UNIT)]).astype(np.int64)
-    assert cells_from(honest, counts, 1) is not None
-    lie = honest.copy()
-    lie[2] = round(0.9 / UNIT)
-    assert cells_from(lie, counts, 1) is None
+def test_hellos_outside_the_box_are_refused():
+    rows = tables(3)
+    state = greeted(cohorts.agreed(SecureState(PARAMS, 0), 2, True), rows)
+    with pytest.raises(RejectedMessage, match="outside the agreed box"):
+        cohorts.absorb_hello(state, greeting(7, rows[0] + 5))
+
+
+@pytest.mark.parametrize("stage", [(SUM, 1), (SUM, 2)])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_sums_outside_the_box_are_not_believed(stage, bounded):
+    """The first group's sum by 1000, its own squares by enough to go with it."""
+    rows = tables(3)
+    state = greeted(cohorts.agreed(SecureState(PARAMS, 0), 2, bounded), rows)
+    state = at(stage, state, rows)
+    places = [(1, round(1e3 / UNIT)), (3, round(1e6 / UNIT))]
+    state = some_answer(state, rows, [0, 1])
+    state, _ = cohorts.absorb_update(state, spoilt(part_of(state, 2, rows), *places))
+    assert bool(state.cohorts) is not bounded
+    assert bool(state.answered) is (stage[1] == 2)
+
+
+@pytest.mark.parametrize("stage", [(SUM, 1), (SUM, 2)])
+def test_squares_that_are_too_small_are_not_believed(stage):
+    """Sums of squares below what the mean alone demands."""
+    rows = tables(3)
+    state = at(stage, started(rows), rows)
+    state = some_answer(state, rows, [0, 1])
+    lie = spoilt(part_of(state, 2, rows), (3, -round(10 / UNIT)))
+    state, _ = cohorts.absorb_update(state, lie)
+    assert not state.cohorts
+    assert bool(state.answered) is (stage[1] == 2)
+
+
+@pytest.mark.parametrize("place", [1, 2, "simplified", "moment"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scores_that_cannot_be_true_are_not_believed(place, sign):
+    """Distances are positive, slabs hold no more than all rows, means are in [-1, 1].
+
+    Squared distances have no bound above that is known here.
+    """
+    rows = tables(3)
+    state = at((SCORE, 0), started(rows), rows)
+    level = state.cohorts[0].question.levels[0]
+    k = level.centers.shape[0]
+    state = some_answer(state, rows, [0, 1])
+    amount = 10**9 if place == 1 else 100
+    if isinstance(place, str):
+        place = PER_CLUSTER * k + (place == "moment")
+        amount = round(100 / UNIT)
+    lie = spoilt(part_of(state, 2, rows), (place, sign * amount))
+    state, _ = cohorts.absorb_update(state, lie)
+    assert bool(state.scores) is (place == 1 and sign > 0)
+    assert state.answered
+
+
+def test_the_best_possible_silhouettes_are_believed():
+    """Two places, every row at its own: 36 silhouettes of 1, up to rounding."""
+    spots = np.array([[0.0, 0.0], [1.0, 1.0]])
+    rows = [np.repeat(spots, 6, axis=0) for _ in range(3)]
+    state = finished(started(rows), rows)
+    assert state.scores[0][2 * PER_CLUSTER :].tolist() == [36.0, 36.0]
+    assert cohorts.result(state).k == 2
+
+
+# ------------------------------------------------------------------ what is refused
 
 
 @pytest.mark.parametrize(
@@ -294,6 +653,8 @@ def test_a_client_comes_back_as_itself_only():
     )
     with pytest.raises(RejectedMessage, match="somebody else"):
         cohorts.absorb_hello(state, other)
+    with pytest.raises(RejectedMessage, match="somebody else"):
+        cohorts.absorb_hello(state, greeting(0, rows[0][:6]))
 
 
 @pytest.mark.parametrize(
@@ -301,6 +662,7 @@ def test_a_client_comes_back_as_itself_only():
     [
         {"cohort": 7},
         {"phase": SUM},
+        {"phase": KEY},
         {"values": np.zeros(1, dtype=np.int64)},
         {"values": np.zeros(3)},
     ],
@@ -318,12 +680,41 @@ def test_parts_that_do_not_fit_are_refused(change):
         cohorts.absorb_update(state, dataclasses.replace(update, client=9))
 
 
+def test_a_part_counts_once_however_often_it_comes():
+    rows = tables(3)
+    state = started(rows)
+    again = part_of(state, 0, rows)
+    state = some_answer(state, rows, [0])
+    state, found = cohorts.absorb_update(state, again)
+    assert found == {"accepted": True, "cohort": 0, "phase": COUNT}
+    state = finished(state, rows)
+    same_sums(state.answered[0], np.concatenate(rows))
+
+
 def test_a_client_of_another_cohort_is_refused():
     rows = tables(6)
-    state = started(rows)
+    state = started(rows, dataclasses.replace(PARAMS, cohort=3))
     update = dataclasses.replace(part_of(state, 0, rows), client=5)
     with pytest.raises(RejectedMessage, match="another cohort"):
         cohorts.absorb_update(state, update)
+
+
+def test_a_cohort_that_is_asked_nothing_is_not_at_work():
+    rows = tables(6)
+    state = started(rows, dataclasses.replace(PARAMS, cohort=3))
+    last = part_of(state, 0, rows)
+    state = at((SUM, 1), state, rows)
+    state = some_answer(state, rows, [0, 1, 2])
+    assert state.cohorts[0].phase == ""
+    assert state.cohorts[0].owing == ()
+    with pytest.raises(RejectedMessage, match="not at work"):
+        cohorts.absorb_update(state, last)
+    # Nobody minds who leaves while nothing is asked.
+    state, _ = cohorts.absorb_left(state, Left(0))
+    assert state.cohorts[0].moments is not None
+
+
+# ------------------------------------------------------------------ joining seeds
 
 
 @settings(max_examples=60, deadline=None)
@@ -346,12 +737,71 @@ def test_joining_by_hand():
     assert groups.tolist() == [0, 0, 1, 1]
 
 
-def test_nothing_to_do_before_the_first_hello_and_when_nothing_is_new():
-    empty = SecureState(PARAMS, 0)
-    assert cohorts.prepare(empty) is empty
-    assert not cohorts.done(empty)
-    state = started(tables(3))
-    assert cohorts.prepare(state) is state
+# ------------------------------------------------------------------ a group of clients
+
+
+def batch(given):
+    return Batch(np.empty(0, dtype=np.int64), given)
+
+
+def group_started(rows, params, first=10):
+    """Return the server of a group of simulated clients that said hello together."""
+    cells = concatenate([cells_to_show(X) for X in rows])
+    sizes = np.array([X.shape[0] for X in rows])
+    clients = np.arange(first, first + len(rows))
+    state = SecureState(params, 0)
+    state, found = cohorts.absorb_batch(state, Batch(clients, cells, sizes, 0, first))
+    assert found["cells"].tolist() == cells.sizes.tolist()
+    return cohorts.prepare(state)
+
+
+def parts_of(state, rows, first=10, by=2):
+    """Answer in parts of up to two members of a cohort each."""
+    given = []
+    for number, cohort in cohorts.broadcast(state).group.items():
+        for start in range(0, len(cohort.owing), by):
+            some = cohort.owing[start : start + by]
+            values = [numbers_for(cohort.question, rows[c - first]) for c in some]
+            given.append(Parts(number, some, np.sum(values, axis=0)))
+    return given
+
+
+def test_a_group_is_told_what_its_members_alone_are(seed):
+    rows = tables(9, seed=seed)
+    params = dataclasses.replace(PARAMS, cohort=4)
+    state, alone = group_started(rows, params), started(rows, params)
+    while not cohorts.done(alone):
+        given = parts_of(state, rows)
+        assert cohorts.broadcast(state).wanted == frozenset()
+        phase = alone.cohorts[0].phase
+        state, found = cohorts.absorb_batch(state, batch(given))
+        assert found["cohort"].tolist() == [0] * 4 + [1] * 5
+        assert found["phase"] == [phase] * 9
+        state, alone = cohorts.prepare(state), everybody(alone, rows)
+    assert cohorts.done(state)
+    assert state.spoken == {client + 10 for client in alone.spoken}
+    for number, cells in alone.answered.items():
+        ours = state.answered[number]
+        assert np.array_equal(ours.means, cells.means)
+        assert np.array_equal(ours.scatters, cells.scatters)
+        assert np.array_equal(state.scores[number], alone.scores[number])
+    together, apart = cohorts.result(state), cohorts.result(alone)
+    assert np.array_equal(together.sizes, apart.sizes)
+    assert together.centers is not None
+    assert apart.centers is not None
+    assert np.array_equal(together.centers, apart.centers)
+
+
+def test_of_a_group_too_who_leaves_stays_with_what_it_said():
+    rows = tables(8)
+    state = group_started(rows, FOURS)
+    state, _ = cohorts.absorb_left(state, Left(10))
+    while not cohorts.done(state):
+        state, _ = cohorts.absorb_batch(state, batch(parts_of(state, rows)))
+        state = cohorts.prepare(state)
+    assert state.spoken == set(range(11, 18))
+    assert rows_known(state) == 84
+    assert cohorts.result(state).sizes.sum() == 96
 
 
 # ------------------------------------------------------------------ with a key
@@ -374,13 +824,23 @@ class Shifted:
 
 
 SECRET = 1000
+#: What a cohort with a key is asked, one thing after the other.
+PHASES = [(KEY, 1)] + [
+    (phase, stage) for kind, stage in STAGES for phase in (kind, OPENING[kind])
+]
+EACH_PHASE = pytest.mark.parametrize(
+    "phase", PHASES, ids=[f"{phase} {stage}" for phase, stage in PHASES]
+)
+OPENED = list(OPENING.values())
 
 
 def keyed(rows, params=PARAMS):
-    state = SecureState(params, 0, scheme=Shifted())
-    for client, X in enumerate(rows):
-        state, _ = cohorts.absorb_hello(state, greeting(client, X))
-    return cohorts.prepare(state)
+    return greeted(SecureState(params, 0, scheme=Shifted()), rows)
+
+
+def phase_of(state, number=0):
+    cohort = state.cohorts[number]
+    return cohort.phase, len(cohort.question.partitions)
 
 
 def answer_of(state, client, rows):
@@ -388,13 +848,13 @@ def answer_of(state, client, rows):
     task = asked(state)[client]
     if task.phase == KEY:
         values = np.array([SECRET])
-    elif task.phase in (OPEN_COUNT, OPEN_SUM):
+    elif task.phase in OPENED:
         assert task.public is None
         values = task.total - len(task.members) * SECRET
     else:
         assert task.public.tolist() == [SECRET]
         assert task.total is None
-        values = numbers_for(task, rows[client]) + SECRET
+        values = numbers_for(task.question, rows[client]) + SECRET
     return Update(Part(task.cohort, task.phase, values), state.version, client, 1)
 
 
@@ -404,69 +864,84 @@ def all_answer(state, rows):
     return cohorts.prepare(state)
 
 
+def in_phase(phase, state, rows):
+    while phase_of(state) != phase:
+        state = all_answer(state, rows)
+    return state
+
+
 def test_with_a_key_the_first_member_makes_it_and_opens_the_sums():
     rows = tables(4)
     state, questions, versions = keyed(rows), [], []
     while not cohorts.done(state):
         versions.append(state.version)
-        questions.append((state.open[0].phase, set(asked(state))))
+        questions.append((*phase_of(state), set(asked(state))))
         state = all_answer(state, rows)
     everyone = set(range(4))
     assert questions == [
-        (KEY, {0}),
-        (COUNT, everyone),
-        (OPEN_COUNT, {0}),
-        (SUM, everyone),
-        (OPEN_SUM, {0}),
+        (phase, stage, {0} if phase == KEY or phase in OPENED else everyone)
+        for phase, stage in PHASES
     ]
     assert versions == sorted(set(versions))
-    plain = everybody(everybody(started(rows), rows), rows)
+    plain = finished(started(rows), rows)
     assert np.array_equal(state.answered[0].means, plain.answered[0].means)
+    assert np.array_equal(state.scores[0], plain.scores[0])
     assert cohorts.result(state).k == cohorts.result(plain).k == 3
 
 
-@pytest.mark.parametrize("phase", [KEY, COUNT, OPEN_COUNT, SUM, OPEN_SUM])
+@EACH_PHASE
 @pytest.mark.parametrize("who", [0, -1])
 @pytest.mark.parametrize("answered", [0, 2])
 def test_with_a_key_who_leaves_never_makes_a_sum_wrong(phase, who, answered):
     rows = tables(7)
-    state = keyed(rows, dataclasses.replace(PARAMS, cohort=4))
-    while state.open[0].phase != phase:
-        state = all_answer(state, rows)
-    members = state.open[0].members
-    if phase in (COUNT, SUM):
+    state = in_phase(phase, keyed(rows, FOURS), rows)
+    members = state.cohorts[0].members
+    gone = members[who]
+    if phase[0] in OPENING:
         for client in members[:answered]:
             state, _ = cohorts.absorb_update(state, answer_of(state, client, rows))
-    state, _ = cohorts.absorb_left(state, Left(members[who]))
+    state, _ = cohorts.absorb_left(state, Left(gone))
     # Who is not the holder has done all it is asked for once the sum is to be opened.
-    needed_no_more = who == -1 and phase in (OPEN_COUNT, OPEN_SUM)
-    assert (0 in state.open) is needed_no_more
+    needed_no_more = who == -1 and phase[0] in OPENED
+    kept = 0 in state.cohorts and state.cohorts[0].members == members
+    assert kept is needed_no_more
     state = cohorts.prepare(state)
     while not cohorts.done(state):
-        assert members[who] not in asked(state)
+        assert gone not in asked(state)
         state = all_answer(state, rows)
-    total = sum(int(cells.counts.sum()) for cells in state.answered.values())
-    assert total == 12 * len(state.spoken)
-    assert (members[who] in state.spoken) is (who == -1 and phase == OPEN_SUM)
-    assert cohorts.result(state).sizes.sum() == 7 * 12
+    assert rows_known(state) == 12 * len(state.spoken)
+    past = phase[1] != 1 or (needed_no_more and phase[0] == OPENING[SUM])
+    assert (gone in state.spoken) is past
+    mine = [rows[client] for client in members if past or client != gone]
+    same_sums(state.answered[0], np.concatenate(mine))
+
+
+def test_with_a_key_the_rest_of_a_cohort_has_a_new_holder():
+    rows = tables(4)
+    state = in_phase((SUM, 1), keyed(rows), rows)
+    state, _ = cohorts.absorb_left(state, Left(0))
+    assert phase_of(state) == (KEY, 1)
+    assert set(asked(state)) == {1}
 
 
 def test_with_a_key_who_is_elsewhere_breaks_nothing():
     rows = tables(6)
-    state = keyed(rows)
-    assert cohorts.absorb_left(state, Left(5))[0].open == state.open
+    state = keyed(rows, dataclasses.replace(PARAMS, cohort=3))
+    after = cohorts.absorb_left(state, Left(5))[0]
+    assert after.cohorts[0] is state.cohorts[0]
+    assert 1 not in after.cohorts
 
 
 def test_a_silent_holder_is_not_waited_for_for_ever():
-    rows = tables(7)
-    state = keyed(rows, dataclasses.replace(PARAMS, cohort=4))
+    rows = tables(4)
+    state = keyed(rows)
     for _ in range(cohorts.PATIENCE + 1):
         state = cohorts.end_round(state)
     assert state.silent == {0}
     assert set(asked(state)) == {1}
     while not cohorts.done(state):
         state = all_answer(state, rows)
-    assert state.spoken == set(range(1, 7))
+    assert state.spoken == set(range(1, 4))
 
 
 def test_only_the_holder_is_heard_while_the_holder_is_asked():
@@ -481,12 +956,10 @@ def test_only_the_holder_is_heard_while_the_holder_is_asked():
         cohorts.absorb_update(state, late)
 
 
-@pytest.mark.parametrize("phase", [COUNT, SUM])
-def test_with_a_key_parts_that_cannot_be_added_end_the_cohort(phase):
+@EACH_STAGE
+def test_with_a_key_parts_that_cannot_be_added_end_the_cohort(stage):
     rows = tables(3)
-    state = keyed(rows)
-    while state.open[0].phase != phase:
-        state = all_answer(state, rows)
+    state = in_phase(stage, keyed(rows), rows)
     for client in range(3):
         update = answer_of(state, client, rows)
         part = update.payload
@@ -495,23 +968,22 @@ def test_with_a_key_parts_that_cannot_be_added_end_the_cohort(phase):
         state, _ = cohorts.absorb_update(state, update)
     state = cohorts.prepare(state)
     assert cohorts.done(state)
-    assert not state.answered
+    assert bool(state.answered) is (stage[1] != 1)
+    assert not state.scores
 
 
-@pytest.mark.parametrize("phase", [OPEN_COUNT, OPEN_SUM])
-def test_with_a_key_a_sum_that_cannot_be_true_ends_the_cohort(phase):
+@EACH_STAGE
+def test_with_a_key_a_sum_that_cannot_be_true_ends_the_cohort(stage):
+    kind, depth = stage
     rows = tables(3)
-    state = keyed(rows)
-    while state.open[0].phase != phase:
-        state = all_answer(state, rows)
+    state = in_phase((OPENING[kind], depth), keyed(rows), rows)
     update = answer_of(state, 0, rows)
-    nothing = dataclasses.replace(
+    lie = dataclasses.replace(
         update.payload, values=np.full_like(update.payload.values, -1)
     )
-    state, _ = cohorts.absorb_update(
-        state, dataclasses.replace(update, payload=nothing)
-    )
+    state, _ = cohorts.absorb_update(state, dataclasses.replace(update, payload=lie))
     state = cohorts.prepare(state)
     assert cohorts.done(state)
-    assert not state.answered
+    assert bool(state.answered) is (depth != 1)
+    assert not state.scores
     assert cohorts.result(state).sizes.sum() == 36

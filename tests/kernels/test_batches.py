@@ -14,10 +14,8 @@ from afcl.core.client import condense, reply
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
-from afcl.core.tasks import COUNT, SUM, UNIT, Task
-from afcl.kernels import batch_sums, batches, groups, join_seeds
+from afcl.kernels import batch_sums, batches, groups
 from afcl.privacy.grouping import group_rows
-from afcl.privacy.masks import numbers_for
 
 KINDS = pytest.mark.parametrize("kind", ["spread", "duplicates", "constant"])
 
@@ -183,7 +181,7 @@ def test_cells_are_packed():
     assert means[:3, 0].tolist() == [0.0, 1.0, 5.0]
 
 
-# ------------------------------------------------------------------ groups, cohorts
+# ------------------------------------------------------------------ groups of rows
 
 
 @KINDS
@@ -200,28 +198,3 @@ def test_groups_are_those_of_one_client_after_the_other(seed, kind, d):
         assert labels[at : at + mine.shape[0]].tolist() == (mine + known).tolist()
         at += mine.shape[0]
         known += int(mine.max()) + 1
-
-
-@KINDS
-def test_sums_are_those_of_the_members(seed, kind):
-    rows, offsets = client_tables(seed, kind, 3)
-    seeds = np.random.default_rng(seed + 1).normal(0, 1, (8, 3))
-    members, edges = np.array([4, 0, 1, 3, 2]), np.array([0, 3, 5])
-    counts = batch_sums.count(rows, offsets, members, edges, seeds)
-    joined = np.stack([join_seeds(each, seeds, 4) for each in counts])
-    places = np.concatenate([[0], np.cumsum(joined.max(axis=1) + 1)])
-    held, totals = batch_sums.add(
-        rows, offsets, members, edges, seeds, joined, places, 1 / UNIT
-    )
-    for cohort in range(2):
-        mine = members[edges[cohort] : edges[cohort + 1]]
-        tables = [rows[offsets[c] : offsets[c + 1]] for c in mine]
-        alone = np.arange(8)
-        task = Task(0, COUNT, tuple(mine), (), 0, seeds, alone)
-        wanted = np.sum([numbers_for(task, table) for table in tables], axis=0)
-        assert counts[cohort].tolist() == wanted.tolist()
-        task = Task(0, SUM, tuple(mine), (), 0, seeds, joined[cohort])
-        wanted = np.sum([numbers_for(task, table) for table in tables], axis=0)
-        some = slice(places[cohort], places[cohort + 1])
-        ours = np.concatenate([held[some], totals[some].ravel()])
-        assert ours.tolist() == wanted.tolist()

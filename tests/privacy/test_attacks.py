@@ -26,7 +26,17 @@ from afcl.core.messages import (
 )
 from afcl.core.paper.pulls import Pulls, pulls
 from afcl.core.params import DefaultParams, PaperParams
-from afcl.core.tasks import COUNT, OPEN_SUM, SUM, Part, SecureHello, Task
+from afcl.core.tasks import (
+    COUNT,
+    OPENING,
+    SUM,
+    UNIT,
+    Part,
+    Partition,
+    Question,
+    SecureHello,
+    Task,
+)
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.privacy.attacks import (
     Exchange,
@@ -253,8 +263,19 @@ def test_all_cells_of_a_message_are_released():
     assert len(releases(heard)) == 4
 
 
+#: Two seeds on the diagonal, and two inside the groups of each.
+TWO = Partition(
+    np.array([[0.25, 0.25], [0.75, 0.75]]), np.zeros(2, dtype=np.int64), np.arange(2)
+)
+FOUR = Partition(
+    np.array([[0.0, 0.5], [0.5, 0.0], [0.5, 1.0], [1.0, 0.5]]),
+    np.array([0, 0, 1, 1]),
+    np.arange(4),
+)
+
+
 def secure_exchange(tables, leave_out=()):
-    """Return what a server hears of a cohort: hellos, and parts of one sum."""
+    """Return what a server hears of a cohort: hellos, and parts of nested sums."""
     params = DefaultParams(privacy="secure", cohort=3)
     working, heard = [], []
     for client, X in enumerate(tables):
@@ -262,11 +283,11 @@ def secure_exchange(tables, leave_out=()):
         said = protection(params).hello(working[-1], np.random.default_rng(client))
         heard.append(Exchange(client, AskHello(terms()), said))
     keys = tuple(each.reply.payload.key for each in heard)
-    seeds = np.array([[0.25, 0.25], [0.75, 0.75]])
-    for phase in (COUNT, SUM):
+    for kind, partitions in ((COUNT, (TWO,)), (SUM, (TWO,)), (SUM, (TWO, FOUR))):
         for client in set(range(len(tables))) - set(leave_out):
             members = tuple(range(len(tables)))
-            task = Task(0, phase, members, keys, client, seeds, np.arange(2))
+            question = Question(kind, partitions)
+            task = Task(0, kind, members, keys, client, question)
             protected = protection(params)
             answered, _ = protected.step(Addressed(None, task), working[client], None)
             asked = AskStep(terms(), 1, 1, Addressed(None, task))
@@ -277,12 +298,18 @@ def secure_exchange(tables, leave_out=()):
 def test_a_cohort_is_read_when_it_is_complete():
     pytest.importorskip("cryptography")
     tables = list(np.random.default_rng(0).random((3, 20, 2)))
-    (read,) = cohort_sums(secure_exchange(tables))
+    read, finer = cohort_sums(secure_exchange(tables))
     rows = np.concatenate(tables)
-    near = ((rows - 0.25) ** 2).sum(1) <= ((rows - 0.75) ** 2).sum(1)
-    assert read.clients == (0, 1, 2)
+    near = rows.sum(1) <= 1
+    above = rows[:, 1] >= rows[:, 0]
+    assert read.clients == finer.clients == (0, 1, 2)
     assert read.cells.counts.tolist() == [near.sum(), (~near).sum()]
     np.testing.assert_allclose(read.cells.means[0], rows[near].mean(0), atol=1e-4)
+    quarters = [near & above, near & ~above, ~near & above, ~near & ~above]
+    assert finer.cells.counts.tolist() == [each.sum() for each in quarters]
+    for mean, quarter in zip(finer.cells.means, quarters, strict=True):
+        np.testing.assert_allclose(mean, rows[quarter].mean(0), atol=1e-4)
+    assert len(difference([read, finer])) == len(difference_unions([read, finer])) == 0
     assert cohort_sums(secure_exchange(tables, leave_out=(1,))) == []
 
 
@@ -293,7 +320,7 @@ def test_parts_alone_are_no_cells():
     parts = [each.reply.payload for each in heard if isinstance(each.request, AskStep)]
     assert all(isinstance(part, Part) for part in parts)
     seen = releases(heard)
-    assert sorted(len(each.clients) for each in seen) == [1, 1, 1, 3]
+    assert sorted(len(each.clients) for each in seen) == [1, 1, 1, 3, 3]
     assert all(each.step == 1 / 64 for each in seen if len(each.clients) == 1)
 
 
@@ -308,15 +335,25 @@ def test_a_cohort_less_exact_first_messages_shows_a_row():
 
 def test_opened_sums_are_read_as_they_are():
     """One group of 8 rows in the middle of the box; what is no sum is no release."""
-    task = Task(
-        0, OPEN_SUM, (0, 1, 2), ("",) * 3, 0, np.zeros((1, 2)), np.zeros(1, int)
-    )
-    sums = np.array([8, 4 * 2**16, 4 * 2**16, 5 * 2**16])
-    heard = [
-        answer(Addressed(None, task), Part(0, OPEN_SUM, values))
-        for values in (sums, np.full(4, -1), np.array([8, 4 * 2**16, 0, 0]))
-    ]
-    (read,) = cohort_sums(heard)
-    assert (read.clients, read.cells.counts.tolist()) == ((0, 1, 2), [8])
-    assert read.cells.means.tolist() == [[0.5, 0.5]]
-    assert read.cells.scatters.tolist() == [1.0]
+    none = np.zeros(1, dtype=np.int64)
+    one = Partition(np.zeros((1, 2)), none, none)
+    opening = OPENING[SUM]
+    for partitions, sums, impossible in (
+        ((one,), [8, 4, 4, 2.5, 2, 2.5], [8, 4, 0, 0, 0, 0]),
+        ((one, one), [8, 4, 4, 5], [8, 4, 0, 0]),
+    ):
+        question = Question(SUM, partitions)
+        task = Task(0, opening, (0, 1, 2), ("",) * 3, 0, question)
+        heard = [
+            answer(Addressed(None, task), Part(0, opening, values))
+            for values in (
+                (np.array(sums) / question.units).astype(np.int64),
+                np.full(len(sums), -1),
+                (np.array(impossible) / question.units).astype(np.int64),
+            )
+        ]
+        (read,) = cohort_sums(heard)
+        assert (read.clients, read.cells.counts.tolist()) == ((0, 1, 2), [8])
+        assert read.cells.means.tolist() == [[0.5, 0.5]]
+        assert read.cells.scatters.tolist() == [1.0]
+        assert read.step == 3 * UNIT

@@ -9,7 +9,8 @@ import pytest
 from afcl.core.messages import Addressed, Cells, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng, secret_rng
-from afcl.core.tasks import SecureHello, Task
+from afcl.core.refine import coarse
+from afcl.core.tasks import COUNT, Question, SecureHello, Task
 from afcl.exceptions import RejectedMessage
 from afcl.methods.afcl import Afcl
 from afcl.privacy.accountant import epsilon_of
@@ -101,7 +102,27 @@ def test_secure_with_dp_sums_the_synopsis_not_the_rows():
     _, _, view = made("secure+dp(4)")
     assert isinstance(view, Sealed)
     assert isinstance(view.rows, Cells)
-    assert view.rows is view.cells
+    assert view.rows is view.shown
+
+
+def test_secure_with_summary_sums_rows_and_shows_cells_of_them():
+    method, params, view = made("secure+summary")
+    assert view.rows is X
+    said = method.hello(view, params, client_rng(0, 0, 0)).payload
+    assert said.cells.counts.sum() == 60
+    assert said.cells.counts.min() >= 5
+    own, _ = messages("summary")
+    steps = said.cells.means / GRID
+    assert np.array_equal(steps, np.rint(steps))
+    assert np.abs(said.cells.means - own.means).max() <= GRID / 2
+    assert np.array_equal(said.cells.counts, own.counts)
+
+
+def test_a_simulated_client_has_a_name_instead_of_a_key():
+    _, _, view = made("secure(plain)+summary")
+    assert view.plain
+    assert len(view.public) == 64
+    assert not made("secure+summary")[2].plain
 
 
 def test_dp_is_one_release_however_often_a_client_speaks():
@@ -151,13 +172,15 @@ def test_levels_tell_what_they_ask_of_the_agreement():
     assert asked("grouped(7)").group == 7
     assert asked("dp(8)").bounds
     assert asked("secure", cohort=4).clients == 4
+    assert asked("secure+summary").clients == 3
     assert asked("secure").box
     assert not asked("summary").box
 
 
 def test_a_task_belongs_to_this_client():
     _, params, view = made("secure")
-    task = Task(0, "count", (0, 1, 2), ("00" * 32,) * 3, 0, PLAN.seeds, np.arange(5))
+    question = Question(COUNT, (coarse(PLAN.seeds),))
+    task = Task(0, COUNT, (0, 1, 2), ("00" * 32,) * 3, 0, question)
     with pytest.raises(RejectedMessage):
         protection(params).step(Addressed(None, task), view, None)
     assert isinstance(params, DefaultParams)

@@ -40,11 +40,21 @@ def sd1():
 
 
 @pytest.mark.parametrize(
-    "level", ["grouped(5)", "grouped(8)", "secure", "dp(8)", "secure+dp(8)"]
+    "level",
+    [
+        None,
+        "grouped(5)",
+        "grouped(8)",
+        "secure",
+        "secure+summary",
+        "secure(plain)+summary",
+        "dp(8)",
+        "secure+dp(8)",
+    ],
 )
 def test_every_level_finds_the_clusters(sd1, level):
     X, owner = sd1
-    scale = (LOW, HIGH) if "dp" in level else "minmax"
+    scale = (LOW, HIGH) if level and "dp" in level else "minmax"
     model = AFCL(privacy=level, scale=scale, cohort=3, random_state=0)
     model.fit(X, clients=owner)
     assert model.n_clusters_ == 4
@@ -63,7 +73,8 @@ def test_rivals_estimator_takes_the_level_too(sd1):
         ({"privacy": "dp(8)"}, "needs public bounds"),
         ({"privacy": "dp(8)", "scale": None}, "needs public bounds"),
         ({"privacy": "secure", "cohort": 3, "scale": None}, "needs a common scale"),
-        ({"privacy": "secure"}, "cohorts of 10 clients, there are 5"),
+        ({"privacy": "secure", "cohort": 6}, "cohorts of 6 clients, there are 5"),
+        ({"privacy": "secure+exact"}, "goes with summary"),
         ({"privacy": "secure", "cohort": 2}, "at least 3"),
         ({"privacy": "magic"}, "is unknown"),
         ({"privacy": "affine"}, "not available with preset 'default'"),
@@ -118,11 +129,12 @@ def test_affine_with_many_uploads_a_round_runs_and_counts_all_rows(sd1):
 def test_small_mixed_clients_are_warned_of(sd1):
     X, _ = sd1
     tables = np.array_split(X[:600], 30)
-    with pytest.warns(SmallClientsWarning, match="secure"):
-        AFCL(random_state=0).fit_clients(tables)
+    with pytest.warns(SmallClientsWarning, match="privacy=None"):
+        AFCL(random_state=0, privacy="summary").fit_clients(tables)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        AFCL(random_state=0, privacy="secure").fit_clients(tables)
+        for level in (None, "secure"):
+            AFCL(random_state=0, privacy=level).fit_clients(tables)
 
 
 class Tapped(InProcess):
@@ -147,7 +159,8 @@ def test_under_secure_the_server_sees_masked_numbers_only(sd1, monkeypatch):
     outcome = simulate(spec, tables)
     assert outcome.clustering.k == 4
     after = [data for contact, data in Tapped.heard if contact > 0]
-    assert len(after) == 24
+    # Two counts, two sums and the scores of everybody.
+    assert len(after) == 60
     bits = []
     for contact, data in Tapped.heard:
         if contact < 0:
@@ -235,7 +248,8 @@ def test_afcl_run_takes_the_level(files, tmp_path, capsys, level, more, words):
     ("more", "text"),
     [
         (("--privacy", "dp(8)"), "needs public bounds"),
-        (("--privacy", "secure"), "there are 5"),
+        (("--privacy", "secure", "--cohort", "6"), "there are 5"),
+        (("--privacy", "secure+affine"), "goes with summary"),
         (("--ranges", "u=0:1"), "give bounds for v too"),
         ((*BOUNDS, "--ranges", "w=0:1"), "no column w"),
         (("--ranges", "u"), "COLUMN=LOW:HIGH"),
@@ -281,6 +295,9 @@ def test_a_secret_is_drawn_once_and_nobody_else_may_read_it(tmp_path):
         ("grouped(5)", "summary", False),
         ("grouped(5)", "secure", True),
         ("dp(4)", "dp(8)", False),
+        ("summary", "secure+summary", True),
+        ("secure+summary", "summary", False),
+        ("grouped(5)", "secure+summary", False),
     ],
 )
 def test_a_site_insists_on_its_level(member, insists, level, allowed):
@@ -291,6 +308,18 @@ def test_a_site_insists_on_its_level(member, insists, level, allowed):
     else:
         with pytest.raises(RejectedMessage, match="insists on privacy"):
             check_terms(membership, terms(level))
+
+
+@pytest.mark.parametrize("insists", ["summary", "secure+summary", "exact"])
+def test_a_live_site_adds_nothing_up_unmasked(member, insists):
+    folder, membership = member
+    membership = replace(membership, privacy=insists)
+    asked = terms("secure(plain)+summary")
+    with pytest.raises(RejectedMessage, match="is for simulations"):
+        check_terms(membership, asked)
+    keep_membership(folder, membership)
+    with pytest.raises(RejectedMessage, match="is for simulations"):
+        answer(folder, encode(AskHello(asked)))
 
 
 def test_a_site_tells_extremes_of_groups_if_it_insists_on_groups(member):

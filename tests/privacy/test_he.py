@@ -18,17 +18,18 @@ from hypothesis import strategies as st
 from afcl import AFCL
 from afcl.cli import main
 from afcl.core import cohorts
-from afcl.core.cells import cells_of
-from afcl.core.messages import Addressed, Hello, Update
+from afcl.core.cohort_answers import numbers_for
+from afcl.core.messages import Addressed, Level, Update
 from afcl.core.params import DefaultParams
 from afcl.core.tasks import (
     COUNT,
     KEY,
-    OPEN_COUNT,
-    OPEN_SUM,
+    OPENING,
+    SCORE,
     SUM,
     Part,
-    SecureHello,
+    Partition,
+    Question,
     Task,
 )
 from afcl.core.terms import AskHello, AskStep, Terms
@@ -36,7 +37,8 @@ from afcl.data import iid_split, make_sd1
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy import ckks, he
-from afcl.privacy.masks import MOST_SUMS, Sealed, numbers_for, public_key
+from afcl.privacy.masks import Sealed, public_key
+from afcl.privacy.protection import protection
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.inprocess import InProcess
@@ -52,6 +54,39 @@ tenseal = pytest.importorskip("tenseal", reason="needs the extra he")
 
 LARGEST = 2**50 - 1
 GROUPS = np.array([0, 0, 1, 1, 2, 2])
+OPEN_COUNT, OPEN_SUM = OPENING[COUNT], OPENING[SUM]
+PARAMS = DefaultParams(privacy="secure(he)+summary")
+
+
+def with_cells(least):
+    return replace(PARAMS, min_cell=least)
+
+
+def coarse(groups=GROUPS):
+    seeds = np.random.default_rng(9).random((6, 2))
+    return Partition(seeds, np.zeros(6, dtype=np.int64), groups)
+
+
+def finer(groups=GROUPS):
+    return Partition(np.random.default_rng(7).random((6, 2)), GROUPS, groups)
+
+
+def levels(*sizes):
+    rng = np.random.default_rng(8)
+    return tuple(
+        Level(rng.random((k, 2)), np.full(k, 0.1), np.full(k, 30.0), 0) for k in sizes
+    )
+
+
+#: One question of each kind, and of each depth.
+QUESTIONS = (
+    Question(COUNT, (coarse(np.arange(6)),)),
+    Question(SUM, (coarse(),)),
+    Question(COUNT, (coarse(), finer(np.arange(6)))),
+    Question(SUM, (coarse(), finer())),
+    Question(SCORE, levels=levels(2, 3)),
+)
+COUNTED, SUMMED = QUESTIONS[:2]
 
 
 @pytest.fixture(scope="module")
@@ -239,62 +274,81 @@ def test_no_bytes_break_the_reader(pair, seed):
 # ------------------------------------------------------------------ members
 
 
-def cohort(n=4, rows=30, d=2, seed=0):
+def cohort(n=4, rows=30, seed=0):
     """Members with rows, and the task each of them gets."""
     rng = np.random.default_rng(seed)
     secrets = [rng.bytes(32) for _ in range(n)]
-    tables = [rng.random((rows, d)) for _ in range(n)]
-    whole = np.zeros(rows, dtype=np.int64)
-    members = [
-        Sealed(X, cells_of(X, whole, 1), secret)
-        for X, secret in zip(tables, secrets, strict=True)
-    ]
-    seeds = rng.random((6, d))
     keys = tuple(public_key(secret) for secret in secrets)
+    members = [
+        Sealed(X, X, secret, key)
+        for X, secret, key in zip(rng.random((n, rows, 2)), secrets, keys, strict=True)
+    ]
 
-    def task(place, phase, number=0, **more):
-        groups = GROUPS if phase in (SUM, OPEN_SUM) else np.arange(6)
+    def task(place, question=COUNTED, phase=None, number=0, **more):
         who = tuple(range(n))
-        return Task(number, phase, who, keys, place, seeds, groups, **more)
+        phase = phase or question.kind
+        return Task(number, phase, who, keys, place, question, **more)
 
     return members, task
 
 
-def asked_for_parts(members, task, phase):
+def asked_for_parts(members, task, question, params=PARAMS):
     """Let everybody answer a question; return the key, the parts and the memories."""
-    key, first = he.answer(task(0, KEY), members[0], None, 5)
+    key, first = he.answer(task(0, question, KEY), members[0], None, params)
     memories = [first, *[None] * (len(members) - 1)]
     parts = []
     for place, member in enumerate(members):
-        question = task(place, phase, public=key.values)
-        part, memories[place] = he.answer(question, member, memories[place], 5)
+        ask = task(place, question, public=key.values)
+        part, memories[place] = he.answer(ask, member, memories[place], params)
         parts.append(part.values)
     return key.values, parts, memories
 
 
-@pytest.mark.parametrize(("phase", "opening"), [(COUNT, OPEN_COUNT), (SUM, OPEN_SUM)])
-@pytest.mark.parametrize("seed", range(2))
-def test_the_opened_sum_is_the_sum_of_plain_numbers(phase, opening, seed):
-    members, task = cohort(seed=seed)
-    key, parts, memories = asked_for_parts(members, task, phase)
-    total = ckks.add(key, parts)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_opened_sum_is_the_sum_of_plain_numbers(question, seed):
+    members, task = cohort(n=3, rows=60, seed=seed)
+    params = with_cells(1)
+    key, parts, memories = asked_for_parts(members, task, question, params)
     # The holder may have been restarted in between.
     held = decode(encode(memories[0]))
-    opened, _ = he.answer(task(0, opening, total=total), members[0], held, 5)
-    plain = [numbers_for(task(i, phase), m.rows) for i, m in enumerate(members)]
+    opening = OPENING[question.kind]
+    ask = task(0, question, opening, total=ckks.add(key, parts))
+    opened, _ = he.answer(ask, members[0], held, params)
+    plain = [numbers_for(question, m.rows) for m in members]
     assert np.array_equal(opened.values, sum(plain))
     assert opened.phase == opening
 
 
+def test_all_questions_of_a_run_are_answered_under_one_key():
+    members, task = cohort(n=3, rows=60)
+    params = with_cells(1)
+    key, held = he.answer(task(0, COUNTED, KEY), members[0], None, params)
+    for question in QUESTIONS:
+        ask = task(0, question, public=key.values)
+        part, held = he.answer(ask, members[0], held, params)
+        rest = [
+            he.answer(task(i, question, public=key.values), member, None, params)[0]
+            for i, member in enumerate(members)
+            if i
+        ]
+        total = ckks.add(key.values, [part.values, *(each.values for each in rest)])
+        ask = task(0, question, OPENING[question.kind], total=total)
+        opened, held = he.answer(ask, members[0], held, params)
+        plain = [numbers_for(question, m.rows) for m in members]
+        assert np.array_equal(opened.values, sum(plain))
+    assert len(held.opened) == len(held.asked.tasks) == len(QUESTIONS)
+
+
 def test_neither_parts_nor_memories_show_numbers_or_the_secret_key():
     members, task = cohort()
-    key, parts, memories = asked_for_parts(members, task, SUM)
-    own = numbers_for(task(1, SUM), members[1].rows)
+    key, parts, memories = asked_for_parts(members, task, SUMMED)
+    own = numbers_for(SUMMED, members[1].rows)
     sent = parts[1].tobytes()
-    for number in own[3:]:
+    for number in own[SUMMED.units != 1.0]:
         assert int(number).to_bytes(8, "little", signed=True) not in sent
         assert np.float64(number).tobytes() not in sent
-    again, _ = he.answer(task(1, SUM, public=key), members[1], memories[1], 5)
+    ask = task(1, SUMMED, public=key)
+    again, _ = he.answer(ask, members[1], memories[1], PARAMS)
     assert again.values.shape == parts[1].shape
     assert np.mean(again.values == parts[1]) < 0.1
     context = he._own_context(members[0], memories[0])
@@ -306,18 +360,19 @@ def test_neither_parts_nor_memories_show_numbers_or_the_secret_key():
 
 def test_a_key_is_made_once_for_a_cohort():
     members, task = cohort()
-    one, held = he.answer(task(0, KEY), members[0], None, 5)
-    two, same = he.answer(task(0, KEY), members[0], held, 5)
+    one, held = he.answer(task(0, phase=KEY), members[0], None, PARAMS)
+    two, same = he.answer(task(0, phase=KEY), members[0], held, PARAMS)
     assert np.array_equal(one.values, two.values)
     assert same is held
-    other, changed = he.answer(task(0, KEY, number=1), members[0], held, 5)
+    ask = task(0, phase=KEY, number=1)
+    other, changed = he.answer(ask, members[0], held, PARAMS)
     assert not np.array_equal(one.values, other.values)
     assert changed.cohort != held.cohort
 
 
 def test_without_its_secret_a_memory_is_of_no_use():
     members, task = cohort()
-    _, held = he.answer(task(0, KEY), members[0], None, 5)
+    _, held = he.answer(task(0, phase=KEY), members[0], None, PARAMS)
     stranger = dataclasses.replace(members[0], secret=members[1].secret)
     with pytest.raises(RejectedMessage, match="is lost"):
         he._own_context(stranger, held)
@@ -325,94 +380,104 @@ def test_without_its_secret_a_memory_is_of_no_use():
 
 def test_one_sum_is_opened_for_a_question():
     members, task = cohort()
-    key, parts, memories = asked_for_parts(members, task, SUM)
+    key, parts, memories = asked_for_parts(members, task, SUMMED)
     total = ckks.add(key, parts)
-    ask = task(0, OPEN_SUM, total=total)
-    first, held = he.answer(ask, members[0], memories[0], 5)
-    again, same = he.answer(ask, members[0], held, 5)
+    ask = task(0, SUMMED, OPEN_SUM, total=total)
+    first, held = he.answer(ask, members[0], memories[0], PARAMS)
+    again, same = he.answer(ask, members[0], held, PARAMS)
     assert np.array_equal(first.values, again.values)
     assert same is held
     for other in (parts[1], ckks.add(key, parts[:2])):
         with pytest.raises(RejectedMessage, match="another sum"):
-            he.answer(task(0, OPEN_SUM, total=other), members[0], held, 5)
+            he.answer(replace(ask, total=other), members[0], held, PARAMS)
 
 
-def test_a_sum_without_the_holders_part_is_not_shown_and_is_spent():
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_sum_without_the_holders_part_is_not_shown_and_is_spent(question):
     members, task = cohort()
-    key, parts, memories = asked_for_parts(members, task, COUNT)
-    only = task(0, OPEN_COUNT, total=parts[1])
-    shown, held = he.answer(only, members[0], memories[0], 5)
+    # The holder has most of the rows: its counts are larger than one other's.
+    members[0] = replace(members[0], rows=np.tile(members[0].rows, (9, 1)))
+    key, parts, memories = asked_for_parts(members, task, question, with_cells(1))
+    opening = OPENING[question.kind]
+    only = task(0, question, opening, total=parts[1])
+    shown, held = he.answer(only, members[0], memories[0], with_cells(1))
     assert np.all(shown.values == -1)
-    total = ckks.add(key, parts)
+    ask = task(0, question, opening, total=ckks.add(key, parts))
     with pytest.raises(RejectedMessage, match="another sum"):
-        he.answer(task(0, OPEN_COUNT, total=total), members[0], held, 5)
+        he.answer(ask, members[0], held, with_cells(1))
 
 
-def test_sums_of_small_groups_are_not_shown():
-    members, task = cohort(n=3, rows=6)
-    key, parts, memories = asked_for_parts(members, task, SUM)
-    ask = task(0, OPEN_SUM, total=ckks.add(key, parts))
-    counts = he.answer(ask, members[0], memories[0], 1)[0].values[:3]
-    least = int(counts.min())
-    assert he.answer(ask, members[0], memories[0], least)[0].values.max() > 0
-    shown, _ = he.answer(ask, members[0], memories[0], least + 1)
-    assert np.all(shown.values == -1)
+@pytest.mark.parametrize("question", [QUESTIONS[1], QUESTIONS[3]])
+def test_sums_of_small_groups_are_not_shown(question):
+    members, task = cohort(n=3, rows=20)
+    key, parts, memories = asked_for_parts(members, task, question)
+    ask = task(0, question, OPEN_SUM, total=ckks.add(key, parts))
+    shown = he.answer(ask, members[0], memories[0], with_cells(1))[0].values
+    least = int(shown.reshape(question.partitions[-1].n_groups, -1)[:, 0].min())
+    assert least > 1
+    enough, small = (
+        he.answer(ask, members[0], memories[0], with_cells(n))[0].values
+        for n in (least, least + 1)
+    )
+    assert enough.max() > 0
+    assert np.all(small == -1)
 
 
 def test_a_single_group_is_everybody_and_may_be_shown():
     members, task = cohort(n=3, rows=2)
-    key, held = he.answer(task(0, KEY), members[0], None, 5)
-    one = np.zeros(6, dtype=np.int64)
-    parts = []
-    for place, member in enumerate(members):
-        question = replace(task(place, SUM, public=key.values), groups=one)
-        memory = held if place == 0 else None
-        part, memory = he.answer(question, member, memory, 7)
-        held = memory if place == 0 else held
-        parts.append(part.values)
-    total = ckks.add(key.values, parts)
-    ask = replace(task(0, OPEN_SUM, total=total), groups=one)
-    assert he.answer(ask, members[0], held, 7)[0].values[0] == 6
+    one = Question(SUM, (coarse(np.zeros(6, dtype=np.int64)),))
+    params = with_cells(7)
+    key, parts, memories = asked_for_parts(members, task, one, params)
+    ask = task(0, one, OPEN_SUM, total=ckks.add(key, parts))
+    assert he.answer(ask, members[0], memories[0], params)[0].values[0] == 6
 
 
 def test_members_answer_what_they_should_and_nothing_else():
     members, task = cohort()
-    key, parts, memories = asked_for_parts(members, task, COUNT)
+    key, parts, memories = asked_for_parts(members, task, COUNTED)
     total = ckks.add(key, parts)
     other = ckks.pack([ckks.public_key_of(ckks.new_context())])
+    two = {"members": (0, 1), "keys": task(0).keys[:2]}
     for ask, place, text in [
-        (task(1, KEY), 1, "first member"),
-        (task(1, COUNT), 1, "nothing to encrypt"),
-        (task(0, COUNT, public=other), 0, "another key"),
-        (task(0, COUNT, number=1, public=key), 0, "another key"),
-        (task(0, OPEN_COUNT), 0, "nothing to open"),
-        (task(1, OPEN_COUNT, total=total), 1, "holds no key"),
-        (task(0, OPEN_SUM, total=total), 0, "holds no key"),
-        (task(0, OPEN_COUNT, number=1, total=total), 0, "holds no key"),
-        (task(0, "more", total=total), 0, "cannot be answered"),
-        (task(1, COUNT, public=np.arange(9)), 1, "pieces"),
-        (replace(task(1, COUNT), members=(0, 1), keys=task(0, KEY).keys[:2]), 1, "3"),
+        (task(1, phase=KEY), 1, "first member"),
+        (task(1), 1, "nothing to encrypt"),
+        (task(0, public=other), 0, "another key"),
+        (task(0, number=1, public=key), 0, "another key"),
+        (task(0, phase=OPEN_COUNT), 0, "nothing to open"),
+        (task(1, phase=OPEN_COUNT, total=total), 1, "holds no key"),
+        (task(0, SUMMED, OPEN_SUM, total=total), 0, "holds no key"),
+        (task(0, phase=OPEN_COUNT, number=1, total=total), 0, "holds no key"),
+        (task(0, phase="more", total=total), 0, "cannot be answered"),
+        (task(0, phase=OPEN_SUM, total=total), 0, "cannot be answered"),
+        (task(1, phase=SUM, public=key), 1, "cannot be answered"),
+        (task(1, public=np.arange(9)), 1, "pieces"),
+        (replace(task(1), **two), 1, "3"),
     ]:
         with pytest.raises(RejectedMessage, match=text):
-            he.answer(ask, members[place], memories[place], 5)
+            he.answer(ask, members[place], memories[place], PARAMS)
 
 
 def test_cohorts_are_not_larger_than_their_digits_allow(monkeypatch):
     members, task = cohort()
     monkeypatch.setattr(ckks, "MOST_MEMBERS", 3)
     with pytest.raises(RejectedMessage, match="too large"):
-        he.answer(task(0, KEY), members[0], None, 5)
+        he.answer(task(0, phase=KEY), members[0], None, PARAMS)
 
 
-def test_a_client_is_not_asked_for_too_many_sums():
+def test_a_client_is_not_asked_for_too_many_sums_nor_for_others_of_its_rows():
     members, task = cohort()
-    key, _ = he.answer(task(0, KEY), members[0], None, 5)
+    key, _ = he.answer(task(0, phase=KEY), members[0], None, PARAMS)
     held = None
-    for number in range(MOST_SUMS):
-        ask = task(1, SUM, number=number, public=key.values)
-        _, held = he.answer(ask, members[1], held, 5)
+    for number in range(PARAMS.passes + 1):
+        ask = task(1, number=number, public=key.values)
+        _, held = he.answer(ask, members[1], held, PARAMS)
     with pytest.raises(RejectedMessage, match="too many"):
-        he.answer(task(1, SUM, number=9, public=key.values), members[1], held, 5)
+        he.answer(task(1, number=9, public=key.values), members[1], held, PARAMS)
+    ask = task(1, SUMMED, public=key.values)
+    _, held = he.answer(ask, members[1], None, PARAMS)
+    elsewhere = Question(SUM, (coarse(np.array([0, 1, 1, 1, 2, 2])),))
+    with pytest.raises(RejectedMessage, match="do not lie inside"):
+        he.answer(task(1, elsewhere, public=key.values), members[1], held, PARAMS)
 
 
 def asked(state) -> Any:
@@ -420,33 +485,35 @@ def asked(state) -> Any:
 
 
 def test_the_server_refuses_what_no_member_sends():
-    members, task = cohort(n=3)
     params = DefaultParams(cohort=3, privacy="secure(he)+grouped(5)")
+    protected, members = protection(params), []
     state: Any = get_method("afcl").init((), params, 0)
-    for client, member in enumerate(members):
-        hello = SecureHello(member.cells, public_key(member.secret))
-        state, _ = cohorts.absorb_hello(state, Hello(30, hello, client=client))
+    for client in range(3):
+        rng = np.random.default_rng(client)
+        members.append(protected.view(rng.random((30, 2)), rng))
+        hello = replace(protected.hello(members[-1], rng), client=client)
+        state, _ = cohorts.absorb_hello(state, hello)
     state = cohorts.prepare(state)
 
     def said(client, values):
-        phase = state.open[0].phase
+        phase = state.cohorts[0].phase
         return Update(Part(0, phase, values), state.version, client, 1)
 
     with pytest.raises(RejectedMessage, match="no public key"):
         cohorts.absorb_update(state, said(0, ckks.pack([b"none"])))
-    key, held = he.answer(asked(state)[0], members[0], None, 5)
+    key, held = he.answer(asked(state)[0], members[0], None, params)
     state, _ = cohorts.absorb_update(state, said(0, key.values))
-    width = state.open[0].width
+    width = state.cohorts[0].width
     for lie in (np.arange(width), ckks.pack([b"none"]), key.values):
         with pytest.raises(RejectedMessage):
             cohorts.absorb_update(state, said(1, lie))
     for client, member in enumerate(members):
         memory = held if client == 0 else None
-        part, memory = he.answer(asked(state)[client], member, memory, 5)
+        part, memory = he.answer(asked(state)[client], member, memory, params)
         held = memory if client == 0 else held
         state, _ = cohorts.absorb_update(state, said(client, part.values))
-    assert state.open[0].phase == OPEN_COUNT
-    for lie in (np.arange(width + 1), state.open[0].total):
+    assert state.cohorts[0].phase == OPEN_COUNT
+    for lie in (np.arange(width + 1), state.cohorts[0].total):
         with pytest.raises(RejectedMessage, match="expected"):
             cohorts.absorb_update(state, said(0, lie))
 
@@ -500,17 +567,14 @@ def test_the_same_answer_as_with_masks_from_numbers_nobody_can_read(sd1, monkeyp
             continue
         part = said.payload
         phases.append(part.phase)
-        if part.phase in (COUNT, SUM):
+        if part.phase in OPENING:
             # Plain counts and sums of a few hundred rows would leave high bits empty.
             assert part.values.shape[0] > 7000
             assert np.abs(part.values).max() > 2**60
-    assert [phases.count(p) for p in (KEY, COUNT, OPEN_COUNT, SUM, OPEN_SUM)] == [
-        3,
-        12,
-        3,
-        12,
-        3,
-    ]
+    # Three cohorts of four: two counts, two sums and the scores, a key for all of them.
+    wanted = {KEY: 3, COUNT: 24, SUM: 24, SCORE: 12}
+    wanted |= {OPEN_COUNT: 6, OPEN_SUM: 6, OPENING[SCORE]: 3}
+    assert {phase: phases.count(phase) for phase in set(phases)} == wanted
 
 
 def test_a_run_repeats_to_the_last_byte_that_is_counted(sd1):
@@ -638,10 +702,9 @@ def test_a_live_site_keeps_its_key_between_requests(files, tmp_path):
         for i, folder in enumerate(folders)
     ]
     keys = tuple(hello.payload.key for hello in said)
-    seeds = np.random.default_rng(0).random((6, 2))
 
     def ask(i, phase, contact, **more):
-        task = Task(0, phase, (0, 1, 2), keys, i, seeds, np.arange(6), **more)
+        task = Task(0, phase, (0, 1, 2), keys, i, COUNTED, **more)
         step = AskStep(terms[i], 1, contact, Addressed(None, task))
         return decode(answer(folders[i], encode(step))).payload.values
 

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afcl.exceptions import InputError
-from afcl.privacy import Level, level_for, parse_level, too_small
+from afcl.methods import get_method
+from afcl.methods.presets import at_default_level
+from afcl.privacy import (
+    Level,
+    default_level,
+    level_for,
+    levels,
+    parse_level,
+    too_small,
+)
 from afcl.registry import LEVELS as FAMILIES
 
 LEVELS = [
@@ -30,6 +39,9 @@ LEVELS = [
     "secure+dp(4)",
     "secure(he)+grouped(5)",
     "secure(he)+dp(4, 1e-06)",
+    "secure+summary",
+    "secure(he)+summary",
+    "secure(plain)+summary",
 ]
 
 
@@ -78,15 +90,16 @@ def test_shorter_ways_to_write(text, level):
         "dp(8, 1)",
         "dp(8, 1e-5, 3)",
         "dp(8,)",
-        "secure+summary",
         "secure+exact",
+        "secure+affine",
+        "secure(plain)+exact",
+        "secure+summary(5)",
         "secure+secure",
         "secure+dp-rounds(8)",
         "secure+grouped(5)+dp(8)",
         "secure(5)",
         "secure()",
         "secure(he",
-        "secure(he)+summary",
         "secure(he)+secure",
         "grouped(5)+secure(he)",
         "grouped(5)+secure",
@@ -155,6 +168,14 @@ def test_every_level_allows_itself(text):
         ("secure(he)", "secure", True),
         ("secure", "secure(he)", False),
         ("secure(he)", "grouped(5)", False),
+        ("summary", "secure+summary", True),
+        ("secure+summary", "summary", False),
+        ("secure+summary", "secure", True),
+        ("secure", "secure+summary", False),
+        ("grouped(5)", "secure+summary", False),
+        ("secure+summary", "secure(plain)+summary", False),
+        ("secure(he)+summary", "secure(plain)+summary", False),
+        ("secure+summary", "secure(he)+summary", False),
         ("dp(4)", "secure(he)+dp(4)", True),
     ],
 )
@@ -182,7 +203,61 @@ def test_small_clients_are_pointed_at_cohorts(sizes, min_cell, level, warns):
     note = too_small(sizes, min_cell, level)
     assert (note is not None) is warns
     if note is not None:
-        assert "secure" in note
+        assert "privacy=None" in note
+
+
+def test_secure_goes_with_levels_that_say_what_the_first_message_shows():
+    for text in ("secure+exact", "secure+affine", "secure+dp-rounds(8)"):
+        with pytest.raises(InputError, match="goes with summary, grouped") as error:
+            parse_level(text)
+        assert "\n" not in str(error.value)
+
+
+# ------------------------------------------------------------------ nobody chooses
+
+
+@pytest.mark.parametrize(
+    ("n", "how", "level", "why"),
+    [
+        (3, {}, "secure(plain)+summary", "of which there are 3"),
+        (3, {"live": True}, "secure+summary", "of which there are 3"),
+        (500, {"contacts": 2}, "secure(plain)+summary", "of which there are 500"),
+        (1, {}, "summary", "take 3 of them, there is 1"),
+        (2, {}, "summary", "take 3 of them, there are 2"),
+        (2, {"live": True}, "summary", "take 3 of them, there are 2"),
+        (3, {"scale": None}, "summary", "take a common scale"),
+        (3, {"contacts": 1}, "summary", "one message a site was asked for"),
+    ],
+)
+def test_where_nobody_names_a_level(n, how, level, why):
+    if how.get("live"):
+        pytest.importorskip("cryptography")
+    found = default_level(n, **how)
+    assert found.level == level
+    assert why in found.reason
+    assert str(parse_level(found.level)) == level
+
+
+def test_live_sites_without_masks_send_cells(monkeypatch):
+    monkeypatch.setattr(levels, "find_spec", lambda name: None)
+    level, reason = default_level(3, live=True)
+    assert level == "summary"
+    assert "pip install 'afcl[privacy]'" in reason
+    # A simulation masks nothing and needs no library.
+    assert default_level(3).level == "secure(plain)+summary"
+
+
+def test_the_default_level_is_for_who_names_none():
+    method = get_method("afcl")
+    asked, why = at_default_level(method, {"min_cell": 7}, 4)
+    assert asked == {"min_cell": 7, "privacy": "secure(plain)+summary"}
+    assert "there are 4" in why
+    named = {"privacy": "grouped(5)"}
+    assert at_default_level(method, named, 4) == (named, "")
+    assert at_default_level(get_method("afcl-paper"), {}, 4) == ({}, "")
+    once, why = at_default_level(method, {"contacts": 1}, 4)
+    assert (once["privacy"], why) == ("summary", "one message a site was asked for")
+    assert at_default_level(method, {}, 4, scale=None)[0]["privacy"] == "summary"
 
 
 def test_the_page_on_privacy_has_a_row_for_every_level():

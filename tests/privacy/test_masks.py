@@ -11,22 +11,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from afcl.core import cohorts
 from afcl.core.cells import cells_of
-from afcl.core.cohort_sums import cells_from
-from afcl.core.messages import Cells
-from afcl.core.tasks import COUNT, SUM, UNIT, Task
+from afcl.core.cohort_answers import numbers_for
+from afcl.core.messages import Addressed, Cells, Left, Level
+from afcl.core.params import DefaultParams
+from afcl.core.refine import cells_from, moments_from
+from afcl.core.tasks import (
+    COUNT,
+    OPENING,
+    SCORE,
+    SUM,
+    UNIT,
+    Partition,
+    Question,
+    Task,
+)
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.kernels import assign
-from afcl.privacy.masks import (
-    MOST_COUNTS,
-    MOST_SUMS,
-    Asked,
-    Sealed,
-    answer,
-    mask,
-    numbers_for,
-    public_key,
-)
+from afcl.methods import get_method
+from afcl.privacy.masks import Asked, Sealed, answer, digest, mask, public_key
+from afcl.privacy.protection import protection
+
+PARAMS = DefaultParams(privacy="secure+summary")
+GROUPS = np.array([0, 0, 1, 1, 2, 2])
 
 
 def secrets(n, seed=0):
@@ -45,20 +53,45 @@ def cohort(n=4, rows=30, d=2, seed=0):
     """Members with rows, and the task each of them gets."""
     rng = np.random.default_rng(seed)
     keys = secrets(n, seed)
-    members = []
-    for secret in keys:
-        X = rng.random((rows, d))
-        members.append(
-            Sealed(X, cells_of(X, np.zeros(rows, dtype=np.int64), 1), secret)
-        )
-    seeds = rng.random((6, d))
     public = tuple(public_key(secret) for secret in keys)
+    members = [
+        Sealed(X, X, secret, key)
+        for X, secret, key in zip(rng.random((n, rows, d)), keys, public, strict=True)
+    ]
 
-    def task(place, phase=COUNT, groups=None, number=0):
-        joined = np.arange(6) if groups is None else groups
-        return Task(number, phase, tuple(range(n)), public, place, seeds, joined)
+    def task(place, question, number=0):
+        who = tuple(range(n))
+        return Task(number, question.kind, who, public, place, question)
 
     return members, task
+
+
+def coarse(groups=GROUPS, d=2, seed=9):
+    """Six seeds, joined to groups."""
+    seeds = np.random.default_rng(seed).random((6, d))
+    return Partition(seeds, np.zeros(6, dtype=np.int64), groups)
+
+
+def finer(d=2):
+    """Two seeds inside each of three groups, on their own."""
+    seeds = np.random.default_rng(7).random((6, d))
+    return Partition(seeds, GROUPS, np.arange(6))
+
+
+def level(k=3, d=2, revision=0):
+    centers = np.random.default_rng(k).random((k, d))
+    return Level(centers, np.full(k, 0.1), np.full(k, 40.0), revision)
+
+
+def questions(d=2):
+    """One of each kind, and of each depth."""
+    return (
+        Question(COUNT, (coarse(np.arange(6), d),)),
+        Question(SUM, (coarse(d=d),)),
+        Question(COUNT, (coarse(d=d), finer(d))),
+        Question(SUM, (coarse(d=d), finer(d))),
+        Question(SCORE, levels=(level(3, d), level(4, d))),
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -86,81 +119,279 @@ def test_a_mask_looks_uniform_and_belongs_to_its_purpose():
 
 def test_the_sum_of_parts_is_the_sum_of_plain_numbers_bit_for_bit():
     members, task = cohort()
-    groups = np.array([0, 0, 1, 1, 2, 2])
-    for phase, joined in ((COUNT, None), (SUM, groups)):
+    for question in questions():
         parts = [
-            answer(task(i, phase, joined), m, None)[0].values
+            answer(task(i, question), m, None, PARAMS)[0].values
             for i, m in enumerate(members)
         ]
-        plain = [
-            numbers_for(task(i, phase, joined), m.rows) for i, m in enumerate(members)
-        ]
+        plain = [numbers_for(question, m.rows) for m in members]
         assert np.array_equal(added(parts), sum(plain))
         for part, own in zip(parts, plain, strict=True):
+            assert part.shape == (question.width,)
             assert not np.any(part == own)
 
 
-def test_a_cohorts_cells_are_those_of_its_pooled_rows():
-    members, task = cohort(n=5, rows=40, d=3, seed=1)
-    groups = np.array([0, 0, 1, 1, 2, 2])
-    rows = np.concatenate([m.rows for m in members])
-    labels = groups[assign(rows, task(0).seeds)[0]]
-    wanted = cells_of(rows, labels, 3)
-    plain = [numbers_for(task(i, SUM, groups), m.rows) for i, m in enumerate(members)]
-    total = np.sum(plain, axis=0)
-    found = cells_from(total, wanted.counts, 3)
+def test_plain_parts_add_up_to_what_masked_ones_do():
+    members, task = cohort()
+    for question in questions():
+        sums = []
+        for plain in (False, True):
+            sealed = [dataclasses.replace(m, plain=plain) for m in members]
+            given = [
+                answer(task(i, question), m, None, PARAMS) for i, m in enumerate(sealed)
+            ]
+            sums.append(added([part.values for part, _ in given]))
+            assert all(memory.tasks for _, memory in given)
+        assert np.array_equal(*sums)
+
+
+def _coarse_cells(question, numbers):
+    found = moments_from(question, numbers)
     assert found is not None
-    assert np.abs(found.means - wanted.means).max() < 1e-3
-    assert np.abs(found.scatters - wanted.scatters).max() < 1e-2
-    assert np.array_equal(found.counts, wanted.counts)
+    return found.cells
+
+
+@pytest.mark.parametrize("d", [1, 3, 25])
+def test_a_cohorts_cells_are_those_of_its_pooled_rows(d):
+    members, _ = cohort(n=5, rows=40, d=d, seed=1)
+    rows = np.concatenate([m.rows for m in members])
+    outer, inner = coarse(d=d), finer(d)
+    groups = GROUPS[assign(rows, outer.seeds)[0]]
+    far = np.where(inner.parents == groups[:, None], 0.0, np.inf)
+    squares = ((rows[:, None] - inner.seeds) ** 2).sum(axis=2) + far
+    for nested, labels, read in (
+        ((outer,), groups, _coarse_cells),
+        ((outer, inner), squares.argmin(axis=1), cells_from),
+    ):
+        question = Question(SUM, nested)
+        total = np.sum([numbers_for(question, m.rows) for m in members], axis=0)
+        held = np.unique(labels)
+        full = total.reshape(nested[-1].n_groups, -1)
+        assert np.array_equal(full[:, 0], np.bincount(labels, minlength=len(full)))
+        if len(held) < len(full):
+            assert not full[np.setdiff1d(np.arange(len(full)), held)].any()
+            continue
+        wanted = cells_of(rows, labels, len(held))
+        found = read(question, total)
+        assert found is not None
+        assert np.abs(found.means - wanted.means).max() < 1e-4
+        assert np.abs(found.scatters - wanted.scatters).max() < 1e-3
+        assert np.array_equal(found.counts, wanted.counts)
 
 
 def test_cells_count_like_the_rows_they_stand_for():
     X = np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 1.0]])
     bag = Cells(np.array([3, 1, 2]), X, np.array([0.25, 0.0, 0.5]))
-    _, task = cohort()
-    one = dataclasses.replace(
-        task(0, SUM), seeds=np.zeros((1, 2)), groups=np.zeros(1, int)
-    )
-    counts, x, y, squares = numbers_for(one, bag)
+    none = np.zeros(1, dtype=np.int64)
+    one = Partition(np.zeros((1, 2)), none, none)
+    counts, x, y, xx, xy, yy = numbers_for(Question(SUM, (one,)), bag)
     assert counts == 6
-    assert x * UNIT == 2.5
-    assert y * UNIT == 2.0
+    assert (x * UNIT, y * UNIT) == (2.5, 2.0)
+    # A cell spreads alike in both directions.
+    assert (xx * UNIT, xy * UNIT, yy * UNIT) == (2.25 + 0.375, 2.0, 2.0 + 0.375)
+    *first, squares = numbers_for(Question(SUM, (one, one)), bag)
+    assert first == [counts, x, y]
     assert squares * UNIT == 4.25 + 0.75
+
+
+class Streamed:
+    """Rows that are read in three parts, every time."""
+
+    def __init__(self, table):
+        self._table = table
+        self.shape = table.shape
+
+    def map(self, work):
+        return map(work, np.array_split(self._table, 3))
+
+    def take(self, index):
+        return self._table[index]
+
+    def table(self):
+        return self._table
+
+
+def test_streamed_rows_give_the_numbers_of_the_table():
+    """Whole numbers to the last; sums but for one unit of rounding."""
+    members, task = cohort(rows=50)
+    X = members[0].rows
+    for question in questions():
+        one, two = (numbers_for(question, rows) for rows in (X, Streamed(X)))
+        assert np.abs(one - two).max() <= 1
+        counted = question.units == 1.0
+        assert np.array_equal(one[counted], two[counted])
+    views = [protection(PARAMS).view(rows, _own()) for rows in (X, Streamed(X))]
+    assert views[0].public == views[1].public
+    for question in questions():
+        keys = (views[0].public, *task(0, question).keys[1:])
+        asked = dataclasses.replace(task(0, question), keys=keys)
+        said = [
+            protection(PARAMS).step(Addressed(None, asked), view, None)[0].payload
+            for view in views
+        ]
+        gap = said[0].values.view(np.uint64) - said[1].values.view(np.uint64)
+        assert np.abs(gap.view(np.int64)).max() <= 1
+
+
+def _own():
+    return np.random.default_rng(3)
 
 
 def test_sums_that_do_not_fit_are_refused():
     members, task = cohort()
-    far = Sealed(members[0].rows + 1e12, members[0].cells, members[0].secret)
+    far = dataclasses.replace(members[0], rows=members[0].rows + 1e12)
     with pytest.raises(InputError, match="common scale"):
-        answer(task(0, SUM), far, None)
+        answer(task(0, questions()[1]), far, None, PARAMS)
 
 
-def test_a_client_answers_the_same_task_again_and_not_too_many_others():
+# ------------------------------------------------------------------ what is refused
+
+
+def test_a_client_answers_the_same_task_again_and_no_eighth():
     members, task = cohort()
-    first, memory = answer(task(0, SUM), members[0], None)
-    for number in range(1, MOST_SUMS):
-        _, memory = answer(task(0, SUM, number=number), members[0], memory)
-    again, same = answer(task(0, SUM, number=0), members[0], memory)
+    count = questions()[0]
+    first, memory = answer(task(0, count), members[0], None, PARAMS)
+    for number in range(1, PARAMS.passes + 1):
+        _, memory = answer(task(0, count, number), members[0], memory, PARAMS)
+    assert len(memory.tasks) == 7
+    again, same = answer(task(0, count), members[0], memory, PARAMS)
     assert np.array_equal(again.values, first.values)
     assert same == memory
-    with pytest.raises(RejectedMessage, match="too many"):
-        answer(task(0, SUM, number=MOST_SUMS), members[0], memory)
-    for number in range(MOST_COUNTS):
-        _, memory = answer(task(0, COUNT, number=number), members[0], memory)
-    with pytest.raises(RejectedMessage, match="too many"):
-        answer(task(0, COUNT, number=MOST_COUNTS), members[0], memory)
+    for question in questions():
+        with pytest.raises(RejectedMessage, match="too many"):
+            answer(task(0, question, 99), members[0], memory, PARAMS)
+    more = dataclasses.replace(PARAMS, passes=7)
+    assert answer(task(0, count, 99), members[0], memory, more)
     assert isinstance(memory, Asked)
+
+
+def test_all_questions_of_a_run_may_be_asked_in_their_order():
+    members, task = cohort()
+    memory = None
+    for question in questions():
+        _, memory = answer(task(0, question), members[0], memory, PARAMS)
+    assert memory is not None
+    assert len(memory.tasks) == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "then"),
+    [
+        ((coarse(),), (coarse(seed=8),)),
+        ((coarse(),), (coarse(np.array([0, 0, 0, 1, 1, 2])),)),
+        ((coarse(),), (coarse(seed=8), finer())),
+        ((coarse(), finer()), (coarse(),)),
+        (
+            (coarse(), finer()),
+            (coarse(), dataclasses.replace(finer(), groups=GROUPS)),
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", [COUNT, SUM])
+def test_sums_that_are_not_nested_are_refused(given, then, kind):
+    """The difference of two sums must be a sum of groups that were released."""
+    members, task = cohort()
+    _, memory = answer(task(0, Question(SUM, given)), members[0], None, PARAMS)
+    with pytest.raises(RejectedMessage, match="do not lie inside"):
+        answer(task(0, Question(kind, then)), members[0], memory, PARAMS)
+
+
+def test_sums_that_were_read_are_not_asked_anew():
+    """Who asks about finer groups has read the coarser ones: no other start then."""
+    members, task = cohort()
+    count, summed, counted, *_ = questions()
+    memory = None
+    for question in (count, summed, counted):
+        _, memory = answer(task(0, question), members[0], memory, PARAMS)
+    with pytest.raises(RejectedMessage, match="do not lie inside"):
+        answer(task(0, count, 1), members[0], memory, PARAMS)
+
+
+def test_sums_that_were_never_read_may_be_asked_anew_of_fewer():
+    """A member is lost before the first sum is complete: the others start again."""
+    state = get_method("afcl").init((), PARAMS, 0)
+    protected, views, memories = protection(PARAMS), [], [None] * 5
+    for client in range(5):
+        rng = np.random.default_rng(client)
+        views.append(protected.view(rng.random((40, 2)), rng))
+        hello = protected.hello(views[-1], rng)
+        state, _ = cohorts.absorb_hello(
+            state, dataclasses.replace(hello, client=client)
+        )
+    state, phases = cohorts.prepare(state), []
+    while not cohorts.done(state):
+        for client, task in dict(cohorts.broadcast(state).personal or {}).items():
+            phases.append((task.phase, len(task.members)))
+            if client == 4 and task.phase == SUM:
+                state, _ = cohorts.absorb_left(state, Left(4))
+                break
+            said, memories[client] = protected.step(
+                Addressed(None, task), views[client], memories[client]
+            )
+            state, _ = cohorts.absorb_update(
+                state, dataclasses.replace(said, client=client)
+            )
+        state = cohorts.prepare(state)
+    assert phases[:5] == [(COUNT, 5)] * 5
+    assert phases[10::4] == [(COUNT, 4), (SUM, 4), (COUNT, 4), (SUM, 4)]
+    assert state.spoken == {0, 1, 2, 3}
+
+
+def test_the_digest_tells_tasks_apart():
+    _, task = cohort()
+    told = task(0, questions()[3])
+    outer, inner = told.question.partitions
+    moved = dataclasses.replace(inner, seeds=inner.seeds + 1e-9)
+    joined = dataclasses.replace(inner, groups=np.array([0, 0, 1, 2, 3, 4]))
+    elsewhere = dataclasses.replace(inner, parents=np.array([0, 0, 0, 1, 2, 2]))
+    others = [
+        dataclasses.replace(told, cohort=1),
+        dataclasses.replace(told, members=(0, 1, 2, 4)),
+        dataclasses.replace(told, keys=told.keys[::-1]),
+        dataclasses.replace(told, phase=OPENING[SUM]),
+        *(
+            dataclasses.replace(told, question=question)
+            for question in (
+                *questions()[:3],
+                Question(SUM, (outer, moved)),
+                Question(SUM, (outer, joined)),
+                Question(SUM, (outer, elsewhere)),
+                Question(SCORE, levels=(level(3),)),
+                Question(SCORE, levels=(level(4),)),
+                Question(SCORE, levels=(level(3), level(4))),
+                Question(
+                    SCORE, levels=(dataclasses.replace(level(3), spreads=np.ones(3)),)
+                ),
+            )
+        ),
+    ]
+    names = [digest(each) for each in (told, *others)]
+    assert len(set(names)) == len(names)
+    assert digest(task(2, told.question)) == names[0]
 
 
 def test_two_tasks_of_one_cohort_never_share_a_mask():
     """Otherwise the difference of two answers would be in the clear."""
     members, task = cohort()
-    moved = dataclasses.replace(task(0), seeds=task(0).seeds + 0.1)
-    one = answer(task(0), members[0], None)[0].values
-    two = answer(moved, members[0], None)[0].values
-    gaps = (one.view(np.uint64) - two.view(np.uint64)).view(np.int64)
-    assert np.all(np.abs(gaps) > members[0].rows.shape[0])
+    count, summed, *_, score = questions()
+    moved = dataclasses.replace(coarse(), seeds=coarse().seeds + 0.1)
+    every = (
+        count,
+        Question(COUNT, (moved,)),
+        # The same partition, counted and summed.
+        Question(SUM, count.partitions),
+        summed,
+        score,
+    )
+    said = [
+        answer(task(0, each), members[0], None, PARAMS)[0].values.view(np.uint64)
+        for each in every
+    ]
+    for i, one in enumerate(said):
+        for two in said[:i]:
+            n = min(one.size, two.size)
+            gaps = (one[:n] - two[:n]).view(np.int64)
+            assert np.all(np.abs(gaps) > 2**30)
 
 
 @pytest.mark.parametrize(
@@ -170,34 +401,80 @@ def test_two_tasks_of_one_cohort_never_share_a_mask():
         {"place": 4},
         {"place": -1},
         {"place": 1},
-        {"groups": np.arange(5)},
-        {"groups": np.full(6, 6)},
-        {"groups": np.full(6, -1)},
-        {"seeds": np.zeros((6, 3))},
-        {"seeds": np.zeros(6)},
-        {"seeds": np.full((6, 2), np.nan)},
-        {"seeds": np.zeros((6, 2), dtype=np.float32)},
-        {"groups": np.zeros(6)},
-        {"seeds": np.zeros((0, 2)), "groups": np.zeros(0, dtype=np.int64)},
+        {"phase": SUM},
+        {"phase": "more"},
     ],
 )
 def test_tasks_of_a_lying_server_are_refused(change):
     members, task = cohort()
-    told = task(0)
+    told = task(0, questions()[0])
     if "keys" in change:
         change = {**change, "keys": told.keys[: change["keys"]]}
     with pytest.raises(RejectedMessage):
-        answer(dataclasses.replace(told, **change), members[0], None)
+        answer(dataclasses.replace(told, **change), members[0], None, PARAMS)
+
+
+SIX = np.zeros(6, dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        {"groups": np.arange(5)},
+        {"groups": np.full(6, 6)},
+        {"groups": np.full(6, -1)},
+        {"groups": np.zeros(6)},
+        {"groups": np.array([0, 0, 0, 2, 2, 2])},
+        {"parents": np.ones(6, dtype=np.int64)},
+        {"parents": np.array([0, 0, 0, 1, 1, 1])},
+        {"parents": SIX[:5]},
+        {"seeds": np.zeros((6, 3))},
+        {"seeds": np.zeros(6)},
+        {"seeds": np.full((6, 2), np.nan)},
+        {"seeds": np.zeros((6, 2), dtype=np.float32)},
+        {"seeds": np.zeros((0, 2)), "parents": SIX[:0], "groups": SIX[:0]},
+    ],
+)
+@pytest.mark.parametrize("kind", [COUNT, SUM])
+def test_partitions_of_a_lying_server_are_refused(partition, kind):
+    members, task = cohort()
+    told = task(0, Question(kind, (dataclasses.replace(coarse(), **partition),)))
+    with pytest.raises(RejectedMessage):
+        answer(told, members[0], None, PARAMS)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question("more", (coarse(),)),
+        Question(COUNT),
+        Question(SCORE),
+        Question(SCORE, (coarse(),)),
+        Question(SUM, levels=(level(),)),
+        Question(SUM, (coarse(),), (level(),)),
+        Question(SUM, (coarse(), coarse())),
+        Question(SUM, (coarse(), finer(), finer())),
+        # Seeds of two parents in one group.
+        Question(SUM, (coarse(), dataclasses.replace(finer(), groups=SIX))),
+        Question(SCORE, levels=(level(d=3),)),
+        Question(SCORE, levels=(dataclasses.replace(level(), spreads=SIX[:2] + 0.1),)),
+        Question(SCORE, levels=(dataclasses.replace(level(), spreads=-np.ones(3)),)),
+    ],
+)
+def test_questions_of_a_lying_server_are_refused(question):
+    members, task = cohort()
+    with pytest.raises(RejectedMessage):
+        answer(task(0, question), members[0], None, PARAMS)
 
 
 def test_keys_must_be_keys_and_different():
     members, task = cohort()
-    told = task(0)
+    told = task(0, questions()[0])
     twice = (told.keys[0], told.keys[1], told.keys[1], told.keys[3])
     weak = (told.keys[0], "00" * 32, told.keys[2], told.keys[3])
     for keys in (twice, weak):
         with pytest.raises(RejectedMessage):
-            answer(dataclasses.replace(told, keys=keys), members[0], None)
+            answer(dataclasses.replace(told, keys=keys), members[0], None, PARAMS)
 
 
 def test_without_the_library_one_line_says_what_to_install(monkeypatch):

@@ -131,6 +131,14 @@ def test_only_the_pages_own_program_may_run(pages):
     assert "</script" not in asset("page.js")
 
 
+def test_whose_rows_are_in_no_sum_is_told(tmp_path):
+    note = "Sums over sites hold the rows of 3 of 4 sites"
+    write_run(tmp_path / "some", result_of(note=note), events_of())
+    assert note in render(tmp_path / "some")
+    write_run(tmp_path / "all", result_of(), events_of())
+    assert "Sums over sites" not in render(tmp_path / "all")
+
+
 def test_a_page_is_written_whole(tmp_path):
     folder = scenarios(tmp_path)["plain"]
     path = write_report(folder)

@@ -118,6 +118,12 @@ def test_where_nothing_can_be_compared():
         ("grouped(6)", "groups of at least 6"),
         ("secure+grouped(5)", "only sums over a cohort"),
         ("secure+grouped(5)", "groups of at least 5"),
+        ("secure+summary", "masked or encrypted: only sums over a cohort"),
+        ("secure+summary", "first message is rounded to 1/64"),
+        ("secure+summary", "groups of at least 7 rows of the site"),
+        ("secure(he)+summary", "only sums over a cohort"),
+        ("secure(plain)+summary", "Simulated: sums over sites were not masked"),
+        ("secure(plain)+summary", "groups of at least 7 rows of the site"),
         ("dp(8)", "ε = 8"),
         ("dp(8, 1e-05)", "ε = 8"),
         ("dp-rounds(4)", "fresh noise in every message (ε = 4"),
@@ -130,6 +136,19 @@ def test_every_level_is_told_in_words(level, words):
     name, said = privacy(run)
     assert name == level
     assert words in said
+
+
+def test_words_are_of_the_level_at_hand():
+    """What `summary` says of several messages, or masks of machines, is not said."""
+
+    def said(level):
+        return privacy(RunFolder("run", done=True, parameters={"privacy": level}))[1]
+
+    assert "subtracts several messages" in said("summary")
+    for level in ("secure+summary", "secure(plain)+summary"):
+        assert "subtracts" not in said(level)
+        assert len(said(level)) < 400
+    assert "are masked or encrypted" not in said("secure(plain)+summary")
 
 
 def test_an_unknown_level_is_not_guessed():

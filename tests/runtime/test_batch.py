@@ -97,10 +97,13 @@ def test_summary_on_other_scales(seed, scale):
 
 
 @pytest.mark.parametrize("when", sorted(SCHEDULES))
-@pytest.mark.parametrize(("d", "cohort"), [(2, 3), (3, 5)])
-def test_secure(seed, when, d, cohort):
+@pytest.mark.parametrize(
+    ("d", "privacy", "cohort"),
+    [(2, "secure", 3), (3, "secure", 5), (2, "secure(plain)+summary", None)],
+)
+def test_secure(seed, when, d, privacy, cohort):
     rows, offsets = people(seed, d)
-    level = {"privacy": "secure", "cohort": cohort}
+    level = {"privacy": privacy, "cohort": cohort}
     same(*both(rows, offsets, seed, SCHEDULES[when], **level))
 
 
@@ -134,13 +137,13 @@ def test_cohorts_at_work_come_apart_in_their_order(seed):
 
 def test_who_was_asked_too_often_answers_no_more():
     # Clients 0 and 1 are asked for counts again and again, because a third member that
-    # never answers dissolves their cohort; the ninth time they do not answer.
-    chance = np.zeros(14)
+    # hardly ever answers dissolves their cohort; at last they do not answer.
+    chance = np.full(14, 0.08)
     chance[[0, 1]] = 1.0
     rows, offsets = people(0)
-    level = {"privacy": "secure", "cohort": 3}
-    never = Rounds(probability=chance)
-    ordinary, crowd = both(rows, offsets, 0, never, rounds=140, **level)
+    level = {"privacy": "secure(plain)+summary", "cohort": 3, "passes": 5}
+    rare = Rounds(probability=chance)
+    ordinary, crowd = both(rows, offsets, 2, rare, rounds=300, **level)
     same(ordinary, crowd)
     assert len(crowd.finished.trace.of("failure")) > 0
 
@@ -203,11 +206,20 @@ def crowd(n, seed=0):
     return list(rng.normal(spots[rng.integers(0, 3, (n, 6))], 1.0))
 
 
-@pytest.mark.parametrize("n", [1, TOGETHER - 1, TOGETHER, TOGETHER + 1])
-def test_the_number_of_clients_changes_nothing_but_the_speed(n, monkeypatch):
+@pytest.mark.parametrize(
+    ("n", "privacy"),
+    [
+        (1, "summary"),
+        (TOGETHER - 1, "summary"),
+        (TOGETHER + 1, "summary"),
+        (TOGETHER, "secure(plain)+summary"),
+        (TOGETHER + 1, "secure(plain)+summary"),
+    ],
+)
+def test_the_number_of_clients_changes_nothing_but_the_speed(n, privacy, monkeypatch):
     """What 999 clients are for a user, 1,000 are: bytes, events, replay."""
     tables = crowd(n)
-    spec = Spec(AFCL, {"max_clusters": 9}, 3, max_rounds=6)
+    spec = Spec(AFCL, {"max_clusters": 9, "privacy": privacy}, 3, max_rounds=30)
     schedule = Rounds(probability=0.7)
     asked = simulate(spec, tables, schedule)
     batches = [e for e in asked.finished.trace if e["event"] == "batch"]
@@ -249,6 +261,8 @@ def test_other_schedules_are_for_the_ordinary_simulator(schedule):
         ("summary", True),
         ("secure", True),
         ("secure+grouped(7)", True),
+        ("secure(plain)+summary", True),
+        ("secure(plain)+dp(8)", False),
         ("grouped(5)", False),
         ("dp(8)", False),
         ("secure+dp(8)", False),

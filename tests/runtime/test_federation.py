@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -224,7 +225,7 @@ def test_cohorts_outlive_a_killed_server(tmp_path, crash_at):
         serve_run(ListEngine(folders, crash_at=crash_at), folder)
     serve_run(ListEngine(folders), folder)
     assert read_result(folder)["n_clusters"] == 4
-    assert len(absorbed(folder)) == len(set(absorbed(folder))) == 21
+    assert len(absorbed(folder)) == len(set(absorbed(folder))) == 7 * (1 + 5)
     assert_same(folder, tables)
 
 
@@ -235,6 +236,75 @@ def test_a_cohort_loses_a_member_and_forms_anew(tmp_path):
     serve_run(ListEngine(folders, leaves={101: 9}), folder)
     assert read_result(folder)["n_clusters"] == 4
     assert events(folder, "left")
+
+
+class Mute(ListEngine):
+    """Sites that answer so many requests and then nothing, though they stay."""
+
+    def __init__(self, folders, mute, **facts):
+        super().__init__(folders, **facts)
+        self.left_over = dict(mute)
+
+    def send(self, address, data):
+        ticket = super().send(address, data)
+        if address in self.left_over:
+            self.left_over[address] -= 1
+            if self.left_over[address] < 0:
+                del self.flying[ticket]
+        return ticket
+
+
+@pytest.fixture
+def one_clock(monkeypatch):
+    """Server and admission look at the same clock, which moves with every look."""
+    ticks, init = iter(range(10**9)), Admission.__init__
+
+    def look():
+        return float(next(ticks))
+
+    def patched(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        self._clock = look
+
+    monkeypatch.setattr(Admission, "__init__", patched)
+    monkeypatch.setattr("afcl.runtime.live.server.time", SimpleNamespace(time=look))
+
+
+SUMS = {"options": {"privacy": "secure+summary"}, "patience": 200.0, "grace": 50.0}
+
+
+@pytest.mark.usefixtures("one_clock")
+@pytest.mark.parametrize("answered", [2, 3, 4, 5])
+def test_sums_go_on_without_who_is_silent(tmp_path, answered):
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run", **SUMS)
+    serve_run(Mute(folders, {103: answered}), folder)
+    (left,) = events(folder, "left")
+    assert events(folder, "end")[-1]["reason"] == "done"
+    result = read_result(folder)
+    assert result["n_clusters"] == 4
+    assert ("3 of 4 sites" in result["note"]) is (answered < 4)
+    messages = {s["name"]: s["messages"] for s in result["sites"]}
+    assert messages["site-3"] == answered - 1
+    assert left["client"] == [s["name"] for s in result["sites"]].index("site-3")
+    assert_same(folder, tables)
+
+
+@pytest.mark.usefixtures("one_clock")
+@pytest.mark.parametrize("crash_at", [13, 15, 16, 20, 24, 27])
+def test_a_run_without_somebody_is_resumed(tmp_path, crash_at):
+    """The last site was given up: it is not waited for again, nor summed."""
+    tables, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run", **SUMS)
+    with pytest.raises(Crash):
+        serve_run(Mute(folders, {103: 2}, crash_at=crash_at), folder)
+    assert len(events(folder, "left")) == 1
+    serve_run(Mute(folders, {103: 0}), folder)
+    result = read_result(folder)
+    assert result["n_clusters"] == 4
+    assert "3 of 4 sites" in result["note"]
+    assert len(absorbed(folder)) == len(set(absorbed(folder))) == 4 + 3 * 6
+    assert_same(folder, tables)
 
 
 def test_labels_are_the_nearest_centre(tmp_path):

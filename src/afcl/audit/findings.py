@@ -28,8 +28,8 @@ from afcl.privacy.attacks_sums import difference, difference_unions, subtract_he
 
 #: A row is recovered exactly if a candidate lies this close, in units of the box.
 EXACT = 1e-6
-#: The same under `secure`: sums are rounded to 2^-16 there, so candidates are coarser.
-ROUNDED = 1e-3
+#: The same under `secure`: sums are rounded to 2^-20 there, so candidates are coarser.
+ROUNDED = 1e-4
 #: An attack that is wrong more often than this guesses; its hits count for nothing.
 RIGHT = 0.5
 

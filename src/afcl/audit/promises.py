@@ -190,7 +190,7 @@ PROMISES = (
     ),
     Promise(
         lambda level: level.secure,
-        "sums over cohorts only after the first message",
+        "sums over cohorts only after the first message, which is on a grid of 1/64",
         _not_hidden,
     ),
 )

@@ -273,6 +273,8 @@ def in_words(result: dict[str, Any]) -> list[str]:
         f"{'message' if most == 1 else 'messages'} a site, "
         f"{sent / 1000:,.1f} kB sent in all; {_sent(result)}."
     )
+    if result.get("note"):
+        lines.append(result["note"])
     return lines
 
 

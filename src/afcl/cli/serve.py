@@ -168,7 +168,6 @@ def _new_plan(
     parameters = {**chosen, "privacy": level}
     if reason:
         parameters |= {"privacy": options["privacy"], "privacy_reason": reason}
-        print(f"privacy {options['privacy']}: {reason}", file=sys.stderr)
     method.parameters(**options)
     if level == "exact":
         print(f"warning: {EXACT_WARNING}", file=sys.stderr)
@@ -187,6 +186,8 @@ def _new_plan(
     )
     plan.request()
     plan.write(folder)
+    if reason:
+        print(f"privacy {options['privacy']}: {reason}", file=sys.stderr)
     return plan
 
 

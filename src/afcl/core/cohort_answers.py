@@ -15,7 +15,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells, Level
 from afcl.core.rows import Rows, as_rows
-from afcl.core.tasks import COUNT, PER_CLUSTER, SCORE, WIDE, Partition, Question
+from afcl.core.tasks import COUNT, PER_CLUSTER, SCORE, Partition, Question
 from afcl.exceptions import InputError
 from afcl.kernels import assign, silhouettes, valleys
 
@@ -125,19 +125,11 @@ def _moments(question: Question, points: Cells, groups: Ints) -> list[Floats]:
     shifts = points.means - question.partitions[-1].origins[groups]
     d = shifts.shape[1]
     columns = [weights * shifts[:, i] for i in range(d)]
-    if question.seconds == 1 and len(question.partitions) > 1:
+    if len(question.partitions) > 1:
         squares = weights * (shifts * shifts).sum(axis=1) + points.scatters
         return [*columns, squares]
     each = points.scatters / d
-    diagonal = [columns[i] * shifts[:, i] + each for i in range(d)]
-    if d > WIDE:
-        return [*columns, *diagonal]
-    mixed = [
-        diagonal[i] if i == j else columns[i] * shifts[:, j]
-        for i in range(d)
-        for j in range(i, d)
-    ]
-    return [*columns, *mixed]
+    return [*columns, *(columns[i] * shifts[:, i] + each for i in range(d))]
 
 
 def _scored(level: Level, points: Cells, members: Ints, m: int) -> Floats:

@@ -25,7 +25,7 @@ def with_scores(state: SecureState) -> SecureState:
     """Return the state whose candidates have the scores that cohorts gave them."""
     if not state.scores or state.inner is None:
         return state
-    numbers = np.stack(list(state.scores.values())).sum(axis=0)
+    numbers = np.sum([_whole(state, number) for number in state.scores], axis=0)
     others = _others(state)
     at, judged = 0, []
     for level in state.candidates:
@@ -34,6 +34,14 @@ def with_scores(state: SecureState) -> SecureState:
         at += width
     inner = replace(state.inner, candidates=tuple(judged))
     return replace(state, inner=inner)
+
+
+def _whole(state: SecureState, number: int) -> Floats:
+    """Return a cohort's scores, made up for members that did not take part in them."""
+    scores, k = state.scores[number], state.candidates[0].k
+    rows = scores[: k * PER_CLUSTER : PER_CLUSTER].sum()
+    whole: Floats = scores * (state.answered[number].counts.sum() / rows)
+    return whole
 
 
 def _others(state: SecureState) -> Cells:

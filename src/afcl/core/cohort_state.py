@@ -105,6 +105,15 @@ class SecureState:
         assert not isinstance(column, int)
         return int(column[np.array(members) - self.group].sum())
 
+    @property
+    def n_clients(self) -> int:
+        """Clients that have said hello."""
+        if self.group is None:
+            return len(self.hellos)
+        column = self.rows[self.group]
+        assert not isinstance(column, int)
+        return int(column.shape[0])
+
     def total_rows(self) -> int:
         """Return the rows of all clients."""
         return sum(total(rows) for rows in self.rows.values())

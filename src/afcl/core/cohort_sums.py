@@ -101,6 +101,8 @@ class _Work:
             number, cohort, question, numbers
         ):
             del self.cohorts[number]
+            if question.kind != SCORE and cohort.moments is not None:
+                self._remember(number, cohort, coarse_cells(cohort))
 
     def _counted(
         self, number: int, cohort: Cohort, question: Question, numbers: Ints
@@ -110,6 +112,10 @@ class _Work:
         if not _is_count(numbers, state.rows_of(cohort.members)):
             return False
         *coarser, last = question.partitions
+        if cohort.moments is not None and not np.array_equal(
+            np.bincount(last.parents, numbers), cohort.moments.counts
+        ):
+            return False
         groups = joined(last, numbers, state.params.min_cell)
         nested = (*coarser, groups)
         self.cohorts[number] = cohort.put(
@@ -135,7 +141,6 @@ class _Work:
             return True
         cells = cells_from(question, numbers)
         if cells is None or not self._is_inside(cells.means):
-            self._remember(number, cohort, coarse_cells(cohort))
             return False
         self._remember(number, cohort, sub_cells(cells, last, counts))
         self.cohorts[number] = cohort.put(None)
@@ -153,6 +158,11 @@ class _Work:
             if not _is_count(each[:, 0], rows) or each.min() < 0:
                 return False
             at = end + PER_LEVEL
+            # Rows in a slab; silhouettes, each member's rounded by half a unit.
+            most = rows + (rows + len(cohort.members)) * UNIT
+            silhouettes = numbers[end:at] * UNIT
+            if each[:, 2:].max() > rows or np.abs(silhouettes).max() > most:
+                return False
         self._scores[number] = numbers * question.units
         self.cohorts[number] = cohort.put(None)
         return True
@@ -170,10 +180,9 @@ class _Work:
 
 
 def coarse_cells(cohort: Cohort) -> Cells:
-    """Return a cohort's coarsest groups as cells, cut up by the counts of seeds."""
+    """Return a cohort's coarsest groups as cells."""
     assert cohort.moments is not None
-    cells = cohort.moments.cells
-    return replace(cells, scatters=np.maximum(cells.scatters, 0.0))
+    return cohort.moments.cells
 
 
 def _is_count(numbers: Ints, rows: int) -> bool:

@@ -30,13 +30,14 @@ import numpy as np
 
 from afcl._typing import ClientId, Floats
 from afcl.core import rebuild, server
-from afcl.core.cells import concatenate, nothing
+from afcl.core.cells import concatenate, nothing, offsets_of
 from afcl.core.cohort_scores import with_scores
 from afcl.core.cohort_state import SecureState
 from afcl.core.cohort_sums import coarse_cells, keep_parts
 from afcl.core.messages import (
     Batch,
     Broadcast,
+    Cells,
     Hello,
     Left,
     Level,
@@ -46,11 +47,13 @@ from afcl.core.messages import (
 from afcl.core.params import MOST_SEEDS
 from afcl.core.protocol import Clustering, Diagnostics, server_rng
 from afcl.core.refine import coarse, finer
+from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import ServerState
 from afcl.core.tasks import (
     COUNT,
     OPENING,
     SCORE,
+    SUM,
     Cohort,
     Part,
     Parts,
@@ -58,6 +61,7 @@ from afcl.core.tasks import (
     SecureHello,
     Task,
 )
+from afcl.kernels import assign
 
 #: Seeds on what cohorts have said, in multiples of the default preset's: cells of
 #: cohorts are finer than those of hellos.
@@ -71,8 +75,12 @@ MOST_MEMBERS = 256
 PATIENCE = 8
 #: and later.
 LONGER_PATIENCE = 24
-#: Purpose of the server's draws.
+#: Questions from the first one to the last sums.
+STEPS = 4
+#: Purposes of the server's draws: finer seeds,
 REFINING = 1
+#: and the first ones once more.
+PLACING_ANEW = 2
 
 
 def agreed(state: SecureState, n_features: int, bounded: bool) -> SecureState:
@@ -104,7 +112,12 @@ def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnos
     known = server.agreed(known, state.n_features, state.bounded)
     known, found = server.absorb_hello(known, replace(hello, payload=greeting.cells))
     client = hello.client
-    back = replace(state, left=state.left - {client}, silent=state.silent - {client})
+    back = replace(
+        state,
+        left=state.left - {client},
+        silent=state.silent - {client},
+        dirty=state.dirty or client in state.silent,
+    )
     if client in state.hellos:
         refuse_unless(
             state.keys[client] == greeting.key and state.rows[client] == hello.n_rows,
@@ -233,10 +246,11 @@ def _without(state: SecureState, number: int) -> SecureState:
     away = state.left | state.silent
     rest = tuple(client for client in cohort.members if client not in away)
     cohorts = {n: each for n, each in state.cohorts.items() if n != number}
-    changes: dict[str, Any] = {"dirty": True}
-    able = len(rest) >= FEWEST and cohort.asked <= state.params.passes
+    changes: dict[str, Any] = {"dirty": True, "idle": 0}
     question = cohort.question
     assert question is not None
+    needed = 1 if question.kind == SCORE else STEPS
+    able = len(rest) >= FEWEST and cohort.asked + needed <= state.params.passes + 1
     if question.kind == SCORE:
         if able:
             cohorts[number] = _renewed(cohort, rest, question)
@@ -244,12 +258,27 @@ def _without(state: SecureState, number: int) -> SecureState:
         changes["answered"] = {**state.answered, number: coarse_cells(cohort)}
         changes["spoken"] = state.spoken.union(cohort.members)
     elif able:
-        first = coarse(question.partitions[0].seeds)
-        cohorts[number] = _renewed(cohort, rest, Question(COUNT, (first,)))
+        seeds = question.partitions[0].seeds
+        if question.kind == SUM:
+            seeds = _other_seeds(state, cohort)
+        cohorts[number] = _renewed(cohort, rest, Question(COUNT, (coarse(seeds),)))
         changes["waiting"] = (*_missing(cohort, rest), *state.waiting)
     else:
         changes["waiting"] = (*cohort.members, *state.waiting)
     return replace(state, cohorts=cohorts, version=state.version + 1, **changes)
+
+
+def _other_seeds(state: SecureState, cohort: Cohort) -> Floats:
+    """Place the first seeds anew.
+
+    The rows of all members have been counted around the old ones: the difference to a
+    count without somebody would be the rows of one client.
+    """
+    assert state.inner is not None
+    bag = state.inner.bag()
+    k = min(state.params.seeds_for(state.total_rows()), distinct(bag.means))
+    rng = server_rng(state.seed, PLACING_ANEW, cohort.asked)
+    return weighted_kmeans(bag.means, bag.counts.astype(np.float64), k, rng, 1)
 
 
 def _missing(cohort: Cohort, rest: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
@@ -273,10 +302,21 @@ def prepare(state: SecureState) -> SecureState:
         return state
     if state.inner is None:
         state = _rebuilt(state)
-    state = _refined(_opened(state))
+    state = _opened(_forsaken(_refined(state)))
     if not state.working:
         state = _judged(_rebuilt(state))
     return replace(state, dirty=False, version=state.version + 1)
+
+
+def _forsaken(state: SecureState) -> SecureState:
+    """Go on at once with cohorts that would wait for somebody who has left.
+
+    Who leaves after its answer to one question is missed at the next one.
+    """
+    for number, cohort in state.working.items():
+        if not state.left.isdisjoint(cohort.owing):
+            state = _without(state, number)
+    return state
 
 
 def _opened(state: SecureState) -> SecureState:
@@ -285,11 +325,12 @@ def _opened(state: SecureState) -> SecureState:
     wanted = state.params.cohort
     if len(waiting) < (wanted or FEWEST):
         return state
-    assert state.inner is not None
-    assert state.inner.seeds is not None
+    inner = _rebuilt(state).inner  # who has come since is in it
+    assert inner is not None
+    assert inner.seeds is not None
     # Who would be left over, too few for a cohort, joins the others.
     number = len(waiting) // wanted if wanted else -(-len(waiting) // MOST_MEMBERS)
-    first = Question(COUNT, (coarse(state.inner.seeds),))
+    first = Question(COUNT, (coarse(inner.seeds),))
     begun = {
         state.opened + i: Cohort(members, first, keyed=state.scheme.keyed)
         for i, members in enumerate(_dealt(waiting, number, wanted))
@@ -342,7 +383,7 @@ def _rebuilt(state: SecureState) -> SecureState:
     cells = concatenate([nothing(state.n_features, 0), *bags])
     rows = np.array([bag.counts.sum() for bag in bags], dtype=np.int64)
     others, their_rows = state.hellos_of_others()
-    cells = concatenate([cells, others])
+    cells = concatenate([cells, _unexplained(others, cells)])
     rows = np.concatenate([rows, their_rows])
     params = replace(state.params, min_cell=1)
     if bags:
@@ -351,6 +392,22 @@ def _rebuilt(state: SecureState) -> SecureState:
     everybody = Batch(np.arange(rows.shape[0]), cells, rows)
     inner, _ = server.absorb_batch(ServerState(params, state.seed), everybody)
     return replace(state, inner=rebuild.prepare(inner), basis=basis, scores={})
+
+
+def _unexplained(others: Cells, known: Cells) -> Cells:
+    """Return hellos' cells without those that reach as far as a known cell.
+
+    Such a cell lies where sums have told of rows already, or mixes some of these; one
+    of a cluster that no sum knows of is small beside its distance to all of them.
+    """
+    if not len(known) or not len(others):
+        return others
+    _, squares = assign(others.means, known.means)
+    new = others.scatters / others.counts < squares
+    assert others.offsets is not None
+    sizes = np.add.reduceat(np.append(new, 0), others.offsets[:-1])
+    columns = (others.counts[new], others.means[new], others.scatters[new])
+    return Cells(*columns, offsets_of(sizes))
 
 
 def _judged(state: SecureState) -> SecureState:
@@ -420,7 +477,26 @@ def result(state: SecureState) -> Clustering:
     inner = _rebuilt(state).inner
     assert inner is not None
     found = server.result(inner)
-    return replace(found, extra={**found.extra, "summed": len(state.spoken)})
+    extra = {**found.extra, "summed": len(state.spoken)}
+    return replace(found, extra=extra, note=_note(state))
+
+
+def _note(state: SecureState) -> str:
+    """Say whose rows are in no sum; only the first message of these counts."""
+    n, summed = state.n_clients, len(state.spoken)
+    if summed == n:
+        return ""
+    if not summed:
+        return (
+            f"No sum over sites came about: fewer than {state.params.cohort or FEWEST} "
+            "of them answered together. The answer rests on the first messages alone, "
+            "which are coarse."
+        )
+    others = f"the other {n - summed}" if n - summed > 1 else "the other one"
+    return (
+        f"Sums over sites hold the rows of {summed} of {n} sites; of {others} only the "
+        "first message counts, which is coarse."
+    )
 
 
 def progress(state: SecureState) -> Diagnostics:

@@ -26,13 +26,15 @@ from afcl.registry import INDICES as INDICES
 TIE = 1e-9
 #: Levels that are candidates because of the BIC with own variances.
 BY_FREE_BIC = 4
+#: Levels that are candidates because a search by it ended with them.
+SEARCHED = 3
 #: A k from this share of the largest on is not believed to be the likeliest:
 NEAR_END = 0.8
 #: the path may just have ended. A valley is one if, of the rows at the lower end, no
 #: larger share lies in its middle,
 DEEP = 0.75
 #: and the likeliest k is confirmed if this share of its clusters have one.
-CONFIRMED = 0.9
+CONFIRMED = 0.8
 #: A variance below this counts as this: rows that coincide would be infinitely likely.
 LEAST_VARIANCE = 1e-12
 

@@ -101,6 +101,8 @@ class Clustering:
         The seeds the path starts from and the tree that joins them.
     extra
         What :meth:`Method.label` needs beyond the centres (arrays and numbers).
+    note
+        What a reader should know of how the answer came about, a sentence or nothing.
     """
 
     centers: Floats | None
@@ -110,6 +112,7 @@ class Clustering:
     seeds: Floats | None = None
     merges: tuple[Merge, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
 
     @property
     def k(self) -> int:

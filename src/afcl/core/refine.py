@@ -4,7 +4,7 @@
 Where every site holds a few rows of each cluster, the cells of a site mix clusters, but
 the sums over sites do not have to. A first partition is placed by the hellos; its
 groups are joined until each holds `min_cell` rows of the cohort, and summed. From their
-counts, means and covariances the server draws rows that might have been (pseudo-rows),
+counts, means and variances the server draws rows that might have been (pseudo-rows),
 places finer seeds on these, and has the groups divided: inside each other, so that the
 difference of any two sums is a sum of groups that were released, of `min_cell` rows
 again. See docs/decisions/0025-sums-over-sites.md.
@@ -20,7 +20,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells
 from afcl.core.seeding import plus_plus
-from afcl.core.tasks import UNIT, WIDE, Moments, Partition, Question
+from afcl.core.tasks import UNIT, Moments, Partition, Question
 from afcl.kernels import assign, join_seeds, lloyd
 
 #: Finer seeds, per square root of rows,
@@ -68,15 +68,13 @@ def moments_from(question: Question, numbers: Ints) -> Moments | None:
     counts, shifts = sums[:, 0], sums[:, 1 : 1 + d]
     if not bool(np.all(counts >= 1)):
         return None
-    seconds = sums[:, 1 + d :]
     means = shifts / counts[:, None]
-    around = seconds if d > WIDE else _square(seconds, d)
-    around = around - counts.reshape(-1, *[1] * (around.ndim - 1)) * _products(means)
-    own = around if around.ndim == 2 else np.diagonal(around, axis1=1, axis2=2)
-    if not bool(np.all(own >= -_slack(counts, shifts)[:, None])):
+    scatters = sums[:, 1 + d :] - counts[:, None] * means * means
+    if not bool(np.all(scatters >= -_slack(counts, shifts)[:, None])):
         return None
     origins = question.partitions[-1].origins
-    return Moments(counts.astype(np.int64), origins + means, around)
+    whole = counts.astype(np.int64)
+    return Moments(whole, origins + means, np.maximum(scatters, 0.0))
 
 
 def cells_from(question: Question, numbers: Ints) -> Cells | None:
@@ -108,23 +106,6 @@ def _slack(counts: Floats, shifts: Floats) -> Floats:
     """
     slack: Floats = UNIT * (1 + counts) * (1 + np.abs(shifts).max(axis=1) / counts)
     return slack
-
-
-def _square(flat: Floats, d: int) -> Floats:
-    """Return symmetric matrices from their upper triangles."""
-    full = np.zeros((flat.shape[0], d, d))
-    rows, columns = np.triu_indices(d)
-    full[:, rows, columns] = flat
-    full[:, columns, rows] = flat
-    return full
-
-
-def _products(means: Floats) -> Floats:
-    """Return squares of means, or (narrow tables) all products of two features."""
-    if means.shape[1] > WIDE:
-        return means * means
-    products: Floats = means[:, :, None] * means[:, None, :]
-    return products
 
 
 # ------------------------------------------------------------------ finer seeds
@@ -160,15 +141,7 @@ def _pseudo_rows(
     sizes = np.maximum(1, np.rint(counts * share).astype(np.int64))
     groups = np.repeat(np.arange(counts.shape[0]), sizes)
     noise = rng.standard_normal((groups.shape[0], moments.means.shape[1]))
-    scaled = moments.seconds / counts.reshape(-1, *[1] * (moments.seconds.ndim - 1))
-    if scaled.ndim == 2:
-        noise *= np.sqrt(np.maximum(scaled, 0.0))[groups]
-    else:
-        values, vectors = np.linalg.eigh(scaled)
-        noise *= np.sqrt(np.maximum(values, 0.0))[groups]
-        edges = np.cumsum([0, *sizes.tolist()]).tolist()
-        for g, (a, b) in enumerate(zip(edges, edges[1:], strict=False)):
-            noise[a:b] = noise[a:b] @ vectors[g].T
+    noise *= np.sqrt(moments.scatters / counts[:, None])[groups]
     points = moments.means[groups] + noise
     return points, groups, np.repeat(counts / sizes, sizes)
 

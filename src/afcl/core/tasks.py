@@ -25,8 +25,6 @@ UNIT = 2.0**-20
 #: Sums of squared distances in a score are rounded to this share of a cluster's spread,
 #: so that the difference of two of them does not tell how far away a single row is.
 COARSE = 1 / 16
-#: Tables with more features than this send variances of columns, not covariances.
-WIDE = 20
 #: Counts and sums of a cluster in a score: rows, squared distances, three of a valley.
 PER_CLUSTER = 5
 #: Sums of a whole clustering in a score: both silhouettes.
@@ -126,13 +124,11 @@ class Question:
     def seconds(self) -> int:
         """Second moments of a group that is summed.
 
-        Of the coarsest partition all covariances (in wide tables variances): finer
-        seeds are placed by them. Of finer ones the scatter.
+        Of the coarsest partition the variance of every column: finer seeds are placed
+        by them. Of finer ones the scatter. Not covariances: those of a few rows of
+        columns that are 0 or 1 count who has both, and tell the rows.
         """
-        d = self.n_features
-        if len(self.partitions) > 1:
-            return 1
-        return d if d > WIDE else d * (d + 1) // 2
+        return 1 if len(self.partitions) > 1 else self.n_features
 
     @cached_property
     def units(self) -> Floats:
@@ -259,21 +255,16 @@ def check_numbers(values: Ints, width: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """A cohort's groups: counts, means, covariances (or variances) times counts."""
+    """A cohort's groups: counts, means, and every column's scatter."""
 
     counts: Ints
     means: Floats
-    seconds: Floats
+    scatters: Floats
 
     @property
     def cells(self) -> Cells:
         """The groups as cells."""
-        traces = self.seconds if self.seconds.ndim == 2 else _diagonals(self.seconds)
-        return Cells(self.counts, self.means, traces.sum(axis=1))
-
-
-def _diagonals(matrices: Floats) -> Floats:
-    return np.diagonal(matrices, axis1=1, axis2=2)
+        return Cells(self.counts, self.means, self.scatters.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True)

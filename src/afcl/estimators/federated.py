@@ -90,6 +90,9 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         Every k that was considered.
     n_rounds_, upload_bytes_ : int
         Rounds the run took, and bytes all clients sent up.
+    privacy_ : str or None
+        The privacy level the run had, also where none was named; None for a method
+        that knows no levels.
     trace_ : Trace
         Everything that happened.
     """
@@ -103,6 +106,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     cluster_centers_: Any
     labels_: Any
     client_labels_: list[Any]
+    privacy_: str | None
     _fit_rows: list[Floats] | None
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
@@ -238,6 +242,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         trace = Trace(_log if self.verbose else None)
         schedule = as_schedule(self.participation)
         outcome = simulate(spec, tables, schedule, trace=trace)
+        self.privacy_ = getattr(spec.parameters, "privacy", None)
         self._keep(outcome)
         return outcome
 

@@ -48,6 +48,7 @@ def save(model: FederatedClusterer, folder: Path) -> None:
         "feature_names": [str(n) for n in getattr(model, "feature_names_in_", [])],
         "n_rounds": model.n_rounds_,
         "upload_bytes": model.upload_bytes_,
+        "privacy": model.privacy_,
         "trace": model.trace_.events,
         "clustering": _dump(model._clustering, "final", arrays),
         "raw": _dump(model._raw, "raw", arrays),
@@ -79,6 +80,7 @@ def load(kind: type[ModelT], folder: Path) -> ModelT:
         model.feature_names_in_ = np.array(description["feature_names"], dtype=object)
     model.n_rounds_ = description["n_rounds"]
     model.upload_bytes_ = description["upload_bytes"]
+    model.privacy_ = description.get("privacy")  # older files do not tell
     model.trace_ = Trace()
     model.trace_.events = description["trace"]
     model.labels_ = arrays.get("labels")
@@ -166,6 +168,7 @@ def _dump(
         "path": [{"k": level.k, "scores": level.scores} for level in clustering.path],
         "merges": [[m.left, m.right, m.cost, m.size] for m in clustering.merges],
         "extra": extra,
+        "note": clustering.note,
     }
 
 
@@ -196,4 +199,5 @@ def _read(
         get("seeds"),
         tuple(Merge(*merge) for merge in description["merges"]),
         extra,
+        description.get("note", ""),
     )

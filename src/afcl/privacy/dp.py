@@ -108,6 +108,8 @@ class Noisy:
 class PerMessage(_Private):
     """Cells of the rows themselves, under new noise in every message."""
 
+    goes_with_secure = False  # sums would be of the rows, without any noise
+
     def view(self, X: Any, rng: np.random.Generator) -> Noisy:
         """Return the rows, with the key of their noise."""
         return Noisy(as_rows(X).table(), rng)

@@ -220,8 +220,11 @@ def too_small(sizes: Sequence[int], min_cell: int, level: str) -> str | None:
     typical = sorted(sizes)[(len(sizes) - 1) // 2]
     if typical > SMALL * least:
         return None
+    first = "privacy=None"
+    if found.group:
+        first = f"privacy='secure+{found}' or {first}"
     return (
         f"a typical client has {typical} rows, too few for cells of {least}: if its "
         "rows belong to several clusters, the number of clusters may come out wrong; "
-        "three clients or more can be summed up first, with privacy=None"
+        f"{first} sums over three sites or more first"
     )

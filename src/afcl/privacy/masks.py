@@ -26,7 +26,7 @@ from afcl.core.checks import check_question
 from afcl.core.cohort_answers import View, numbers_for
 from afcl.core.messages import Cells, Level, payload
 from afcl.core.params import DefaultParams
-from afcl.core.tasks import SUM, Part, Partition, Task
+from afcl.core.tasks import KEY, OPENING, SUM, Part, Partition, Task
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy.noise import Noise
 
@@ -60,11 +60,13 @@ class Sealed:
 class Asked:
     """What a client remembers: digests of the tasks it has answered.
 
-    `nesting` is that of the partitions of the last sums it has given.
+    `nesting` is that of the partitions of the last sums it has given. `unread` names
+    the cohort of the coarsest, until a question that only who has read them can ask.
     """
 
     tasks: tuple[str, ...] = ()
     nesting: str = ""
+    unread: str = ""
 
 
 def _library() -> Any:
@@ -122,10 +124,17 @@ def mask(
 
 def digest(task: Task) -> str:
     """Return what is the same for all members of a task and for no other task."""
-    digest = hashlib.sha256(f"{task.cohort} {task.phase} {task.members}".encode())
-    digest.update("".join(task.keys).encode())
+    digest = hashlib.sha256(f"{task.phase} {task.question.kind}".encode())
+    digest.update(_cohort(task).encode())
     _add(digest, task.question.partitions, task.question.levels)
     return digest.hexdigest()
+
+
+def _cohort(task: Task) -> str:
+    """Return what is the same for everything that the same members are asked."""
+    return hashlib.sha256(
+        f"{task.cohort} {task.members} {task.keys}".encode()
+    ).hexdigest()
 
 
 def _nesting(partitions: Sequence[Partition]) -> str:
@@ -176,22 +185,29 @@ def check_task(task: Task, sealed: Sealed) -> None:
     own = sealed.rows
     width = own.means.shape[1] if isinstance(own, Cells) else own.shape[1]
     check_question(task.question, width)
+    kind = task.question.kind
+    if task.phase not in (KEY, kind, OPENING[kind]):
+        raise RejectedMessage(f"{task.phase!r} cannot be answered")
 
 
 def remember(asked: Asked, task: Task, name: str, params: DefaultParams) -> Asked:
     """Note a task; refuse what an honest server does not ask a client for.
 
     That is more different things than `passes` and one recovery, and sums that do not
-    lie inside those that were given before: their differences would be few rows.
+    lie inside those that were given before: their differences would be few rows. Sums
+    that were never read, because a member was lost, may be asked anew of the others.
     """
     if name in asked.tasks:
         return asked
     if len(asked.tasks) > params.passes:
         raise RejectedMessage("this client has been asked for too many different sums")
-    partitions = task.question.partitions
-    if asked.nesting and partitions and _nesting(partitions[:-1]) != asked.nesting:
+    partitions, cohort = task.question.partitions, _cohort(task)
+    coarsest = len(partitions) == 1
+    anew = coarsest and asked.unread not in ("", cohort)
+    inside = not partitions or _nesting(partitions[:-1]) == asked.nesting
+    if asked.nesting and not (inside or anew):
         raise RejectedMessage("groups do not lie inside those that were summed before")
-    nesting = asked.nesting
+    nesting, unread = asked.nesting, asked.unread if coarsest else ""
     if task.question.kind == SUM:
-        nesting = _nesting(partitions)
-    return Asked((*asked.tasks, name), nesting)
+        nesting, unread = _nesting(partitions), cohort if coarsest else ""
+    return Asked((*asked.tasks, name), nesting, unread)

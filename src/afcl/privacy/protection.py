@@ -37,7 +37,7 @@ class Protection:
         Whether its cells can protect the first message under `secure`.
     """
 
-    goes_with_secure = True
+    goes_with_secure = False
 
     def __init__(self, level: Level, params: DefaultParams) -> None:
         self.level = level
@@ -81,6 +81,12 @@ class Protection:
     def spends(self, contact: int) -> float:
         """Return what a message costs a row's privacy (mu of Gaussian DP)."""
         return 0.0
+
+
+class Summary(Protection):
+    """The level `summary` itself; what departs from it says what it goes with."""
+
+    goes_with_secure = True
 
 
 @lru_cache(maxsize=64)

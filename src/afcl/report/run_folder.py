@@ -90,7 +90,7 @@ class RunFolder:
         Whether there is a result; why there is none; what a site's file says.
     n_clusters, columns, centers, sizes, scores, path, tree
         As in ``result.json``; centres in original units.
-    sites, rounds, parameters, versions
+    sites, rounds, note, parameters, versions
         As in ``result.json``.
     low, span
         The agreed scale.
@@ -114,6 +114,7 @@ class RunFolder:
     tree: Tree | None = None
     sites: tuple[SiteSummary, ...] = ()
     rounds: int | None = None
+    note: str = ""
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     low: Floats | None = None
@@ -284,6 +285,7 @@ def _finished(
             "tree": _tree(result.get("tree")),
             "sites": _sites(result),
             "rounds": result.get("rounds"),
+            "note": str(result.get("note") or ""),
             "versions": dict(result.get("versions") or {}),
             "low": _array(scale.get("low"), history.low),
             "span": _array(scale.get("span"), history.span),

@@ -170,7 +170,19 @@ def privacy(run: RunFolder) -> tuple[str, str]:
         return "not known yet", "The level is written down with the result."
     if not level:
         return "not recorded", "The run's folder does not say what the sites sent."
-    meanings = [_meaning(part, run) for part in level.split("+")]
+    secure, _, shown = level.rpartition("+")
+    meanings = [_meaning(secure, run)] if secure else []
+    if secure and shown == "summary":
+        least = run.parameters.get("min_cell", 5)
+        meanings.append(
+            f"The first message holds groups of at least {least} rows of the site, "
+            "each as count, mean and scatter; no row leaves its site."
+        )
+    else:
+        meanings.append(_meaning(shown, run))
+    reason = run.parameters.get("privacy_reason")
+    if reason:
+        meanings.append(f"Nobody named a level, so it was chosen: {reason}.")
     return level, " ".join(meanings)
 
 
@@ -186,6 +198,11 @@ def _meaning(level: str, run: RunFolder) -> str:
     if family not in LEVELS:
         return f"Level '{level}': docs/privacy.md says what it means."
     least = run.parameters.get("min_cell", 5)
+    if family == "secure" and inside == "plain":
+        return (
+            "Simulated: sums over sites were not masked; between machines they are "
+            "(secure+summary), and the answer is the same."
+        )
     if not inside:
         inside = "5" if family == "grouped" else "?"
     return LEVELS[family].promise.format(inside=inside, min_cell=least)
@@ -209,6 +226,8 @@ def cautions(run: RunFolder) -> list[str]:
         )
     if reason == "patience":
         found.append("The run ended because nothing arrived any more.")
+    if run.note:
+        found.append(run.note)
     alone = _alone(run)
     if alone:
         found.append(

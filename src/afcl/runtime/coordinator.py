@@ -160,10 +160,13 @@ class Coordinator:
             self.transport.advance()
             self._dispatch(method.broadcast(self._state))
             changed = self._absorb_all()
+            tired = not changed and self._silence.too_long()
+            # Before the round ends, as what arrives: so it is replayed (`_restore`).
+            changed = changed or (tired and self._given_up())
             self._state = method.end_round(self._state)
             if changed:
                 self._prepare()
-            elif self._silence.too_long() and not self._given_up():
+            elif tired:
                 return "patience"
 
     def _given_up(self) -> bool:
@@ -174,7 +177,6 @@ class Coordinator:
             self._leave(client)
         if silent:
             self._silence.broken()
-            self._prepare()
         return bool(silent)
 
     def _prepare(self) -> None:

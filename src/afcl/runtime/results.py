@@ -157,6 +157,7 @@ def describe(
         "sites": list(sites),
         "tree": tree_of(clustering),
         "rounds": finished.rounds,
+        "note": clustering.note,
         "scale": {"low": box.low.tolist(), "span": box.span.tolist()},
         "parameters": dict(parameters),
         "versions": versions(),

@@ -92,6 +92,8 @@ class Admission:
         self._idle: set[ClientId] = set()
         self._round = 0
         self._idle_since = clock()
+        #: Whether the last wait was as long as can be.
+        self._in_vain = False
         self.roster.restore(journal.log)
         self._greeted.update(self.roster.names)
 
@@ -258,9 +260,14 @@ class Admission:
         return ticket
 
     def advance(self) -> None:
-        """Wait until something has come back, or somebody can be asked something."""
+        """Wait until something has come back, or somebody can be asked something.
+
+        After a wait in vain there is none: the coordinator may have gone on without
+        somebody, and then others are to be asked at once.
+        """
         self._round += 1
-        until = self._clock() + self.patience
+        wait = 0.0 if self._in_vain else self.patience
+        until, self._in_vain = self._clock() + wait, False
         while True:
             self._look()
             if self._inbox or self._idle:
@@ -269,6 +276,7 @@ class Admission:
                 return
             over = not self._flights and not self.expecting()
             if self._clock() >= until or over:
+                self._in_vain = wait > 0 and not over
                 return
             self._sleep(self.pause)
 
