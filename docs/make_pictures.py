@@ -17,10 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from afcl.core import cohorts
 from afcl.core.client import condense
-from afcl.core.messages import Cells
+from afcl.core.cohort_answers import groups_of, numbers_for
+from afcl.core.cohort_state import SecureState
+from afcl.core.messages import Cells, Hello, Update
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
+from afcl.core.tasks import SCORE, Part, Partition, SecureHello
+from afcl.privacy.secure import on_grid
 from afcl.scale import Box, minmax_box, ranges_of
 from afcl_bench import plots
 
@@ -39,23 +44,42 @@ def executed(page: str) -> Page:
 
 
 def agreed(page: Page) -> Box:
-    """Return the scale of the page's run: that of the clinics that are there first."""
-    first = [
-        table
-        for client, table in enumerate(page["tables"])
-        if client not in page["schedule"].late
-    ]
-    return minmax_box([ranges_of(table) for table in first])
+    """Return the scale of the page's run."""
+    return minmax_box([ranges_of(table) for table in page["tables"]])
 
 
-def hellos(page: Page) -> list[Cells]:
-    """Return what every clinic says first, in the units of the data."""
+def scaled_hellos(page: Page) -> list[Cells]:
+    """Return what every clinic says first."""
     box = agreed(page)
-    said = [
-        condense(box.scale(table), DefaultParams(), client_rng(0, client, 0))
+    return [
+        on_grid(condense(box.scale(table), DefaultParams(), client_rng(0, client, 0)))
         for client, table in enumerate(page["tables"])
     ]
-    return [Cells(c.counts, box.unscale(c.means), c.scatters) for c in said]
+
+
+def in_units(cells: Cells, box: Box) -> Cells:
+    """Return cells in the units of the data; only their places are drawn."""
+    return Cells(cells.counts, box.unscale(cells.means), cells.scatters)
+
+
+def summed(page: Page) -> SecureState:
+    """Return what the server of the page's run knows when it has all sums."""
+    box = agreed(page)
+    state = SecureState(DefaultParams(), 0)
+    for client, cells in enumerate(scaled_hellos(page)):
+        hello = SecureHello(cells, f"{client:064x}")
+        greeting = Hello(int(cells.counts.sum()), hello, client=client)
+        state, _ = cohorts.absorb_hello(state, greeting)
+    while True:
+        state = cohorts.prepare(state)
+        ((number, cohort),) = state.working.items()
+        assert cohort.question is not None
+        if cohort.question.kind == SCORE:
+            return state
+        for client in cohort.members:
+            values = numbers_for(cohort.question, box.scale(page["tables"][client]))
+            part = Part(number, cohort.phase, values)
+            state, _ = cohorts.absorb_update(state, Update(part, client=client))
 
 
 def _named(ax: Any) -> None:
@@ -63,8 +87,10 @@ def _named(ax: Any) -> None:
     ax.set_ylabel("pulse")
 
 
-def _circles(ax: Any, cells: Cells, colour: str, **style: Any) -> None:
-    sizes = 5.0 * cells.counts
+def _circles(
+    ax: Any, cells: Cells, colour: str, area: float = 5.0, **style: Any
+) -> None:
+    sizes = area * cells.counts
     ax.scatter(*cells.means.T, s=sizes, color=colour, alpha=0.6, linewidth=0, **style)
 
 
@@ -85,7 +111,9 @@ def rows(page: Page) -> Any:
 def cells(page: Page) -> Any:
     """Draw the cells of every clinic over its rows."""
     figure, places = plots.panels(3, 1, 2.8, 2.6)
-    said = zip(places[0], page["clinics"], page["tables"], hellos(page), strict=True)
+    box = agreed(page)
+    hellos = [in_units(hello, box) for hello in scaled_hellos(page)]
+    said = zip(places[0], page["clinics"], page["tables"], hellos, strict=True)
     for number, (ax, name, table, hello) in enumerate(said):
         ax.plot(*table.T, ".", color="0.75", markersize=2)
         _circles(ax, hello, plots.COLOURS[number])
@@ -95,16 +123,66 @@ def cells(page: Page) -> Any:
     return figure
 
 
+def _borders(
+    ax: Any, box: Box, nested: tuple[Partition, ...], corner: Any, **style: Any
+) -> None:
+    """Draw where the groups of the last of nested partitions meet."""
+    (left, right), (low, high) = corner
+    x, y = np.linspace(left, right, 500), np.linspace(low, high, 500)
+    places = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    groups = groups_of(box.scale(places), nested).reshape(y.size, x.size)
+    for number in range(nested[-1].n_groups):
+        own = (groups == number).astype(float)
+        if 0 < own.sum() < own.size:
+            ax.contour(x, y, own, levels=[0.5], **style)
+
+
+def groups(page: Page) -> Any:
+    """Draw the coarse groups, and the finer ones inside those of one kind."""
+    figure, places = plots.panels(2, 1, 3.8, 3.4)
+    box, state = agreed(page), summed(page)
+    nested = state.cohorts[0].partitions
+    moments = state.cohorts[0].moments
+    assert moments is not None
+    everybody = np.concatenate(page["tables"])
+    corners = ((10, 90), (45, 110)), ((57, 75), (55, 75))
+    told = (
+        (in_units(moments.cells, box), nested[:1]),
+        (in_units(_cells_of(box.scale(everybody), nested), box), nested),
+    )
+    titles = ("coarse groups", "finer groups")
+    for ax, corner, (cells, shown), title in zip(
+        places[0], corners, told, titles, strict=True
+    ):
+        larger = len(shown)
+        ax.plot(*everybody.T, ".", color="0.7", markersize=2 * larger)
+        _circles(ax, cells, plots.COLOURS[3], 5.0 * larger)
+        if larger > 1:
+            _borders(ax, box, shown, corner, colors=plots.COLOURS[0], linewidths=0.9)
+            ax.plot(*box.unscale(shown[1].seeds).T, "k+", markersize=6)
+        _borders(ax, box, shown[:1], corner, colors="0.3", linewidths=0.8 * larger)
+        ax.set_title(f"{len(cells)} {title} of {cells.counts.sum()} rows", fontsize=9)
+        ax.set(xlim=corner[0], ylim=corner[1])
+        _named(ax)
+    return figure
+
+
+def _cells_of(points: Any, nested: tuple[Partition, ...]) -> Cells:
+    """Return the groups of nested partitions as cells."""
+    owner, k = groups_of(points, nested), nested[-1].n_groups
+    counts = np.bincount(owner, minlength=k)
+    sums = [np.bincount(owner, column, minlength=k) for column in points.T]
+    return Cells(counts, np.stack(sums, axis=1) / counts[:, None], np.zeros(k))
+
+
 def seeds(page: Page) -> Any:
-    """Draw the union of all cells, the seeds at the end, and the centres."""
+    """Draw the bag of all clinics, the seeds at the end, and the centres."""
     figure, places = plots.panels(1, 1, 5.2, 3.4)
     ax = places[0][0]
-    for number, (name, hello) in enumerate(
-        zip(page["clinics"], hellos(page), strict=True)
-    ):
-        _circles(ax, hello, plots.COLOURS[number], label=f"cells of {name}")
-    model = page["model"]
-    box = agreed(page)
+    model, box = page["model"], agreed(page)
+    (bag,) = summed(page).answered.values()
+    cells = in_units(bag, box)
+    _circles(ax, cells, plots.COLOURS[3], 12.0, label="the bag of all clinics")
     placed = box.unscale(np.array(model.trace_.of("prepare")[-1]["seeds"]))
     ax.plot(*placed.T, "k+", markersize=5, label="seeds")
     centres = {"color": "k", "markersize": 9, "markeredgewidth": 2}
@@ -131,6 +209,7 @@ def participation(page: Page) -> Any:
 PICTURES: dict[str, tuple[str, Callable[[Page], Any]]] = {
     "rows": ("how-it-works.md", rows),
     "cells": ("how-it-works.md", cells),
+    "groups": ("how-it-works.md", groups),
     "seeds": ("how-it-works.md", seeds),
     "k-path": ("how-it-works.md", k_path),
     "participation": ("how-it-works.md", participation),

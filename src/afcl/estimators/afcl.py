@@ -17,8 +17,9 @@ class AFCL(FederatedClusterer):
     """Asynchronous federated clustering with an unknown number of clusters.
 
     Every client condenses its rows to cells of at least `min_cell` rows; the server
-    places seeds on the union, merges them along a path of k and answers with the
-    level that a silhouette computed from summaries prefers. No row leaves a client.
+    places seeds on the union, has the rows of all clients summed up in ever finer
+    groups (where there are three clients or more), merges them along a path of k and
+    answers with the level that summaries prefer. No row leaves a client.
 
     Parameters
     ----------
@@ -37,7 +38,8 @@ class AFCL(FederatedClusterer):
     max_rounds : int
         Rounds after which a run ends in any case.
     contacts : int
-        Messages a client is asked for, its first included.
+        Messages a client is asked for, its first included, where cells of single
+        clients are read (`summary`, `grouped`); with 1, no sums are asked for either.
     participation : None, float, array-like, "random" or Schedule
         None: everybody, always. A probability per round (one, or one per client);
         `random`: one U(0, 1) draw per client; or a schedule.
@@ -46,16 +48,21 @@ class AFCL(FederatedClusterer):
     missing : {"error", "drop"}
         What to do with rows that hold NaN; dropped rows are labelled -1.
     privacy : str or None
-        None: `summary` for the default preset, `exact` for the other two. Less leaves
-        a client at `grouped(5)`, `secure`, `dp(8)` and `secure+dp(8)` (default preset;
-        `dp` needs ``scale=(low, high)``); `affine` is the `paper` preset without its
-        rows. See docs/privacy.md.
+        None: for the default preset sums over all clients, if there are three and a
+        common scale (`secure(plain)+summary`: a simulation masks nothing), otherwise
+        `summary`; `exact` for the other two presets. Others are `grouped(5)`,
+        `secure+grouped(5)`, `dp(8)` and `secure+dp(8)` (default preset; `dp` needs
+        ``scale=(low, high)``); `affine` is the `paper` preset without its rows. See
+        docs/privacy.md.
     learning_rate, balance : float
         eta and xi of the paper; presets `paper` and `matlab` only.
     cells_per_root, band, prune, candidates, drift
         Finer constants of the default preset.
-    cohort : int
-        Clients whose sums are read together at the privacy level `secure`; at least 3.
+    passes : int
+        Different sums a client is asked for where sums over clients are read; at
+        least 5. It refuses more than one beyond.
+    cohort : int or None
+        Clients whose sums are read together; at least 3. None: everybody, up to 256.
     max_cells : int
         Cells the server remembers before it condenses them, at least 1024; default
         preset only. See docs/how-to/server-memory.md.
