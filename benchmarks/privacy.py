@@ -38,7 +38,15 @@ from quality import CLIENTS, load, owners, scaled
 #: Rows on which a silhouette is computed.
 SCORED = 2500
 ATTACKED = ("IR", "SE", "TF", "mixture")
-LEVELS = ("exact", "affine", "summary", "grouped(5)", "secure+grouped(5)", "dp(8)")
+LEVELS = (
+    "exact",
+    "affine",
+    "summary",
+    "grouped(5)",
+    "secure+summary",
+    "secure+grouped(5)",
+    "dp(8)",
+)
 NOTHING = ("grouped(5)", "secure+grouped(5)", "dp(8)")
 GROUPED = ("SD1", "SE", "IR", "TF", "s1", "a1")
 COMPARED = ("summary", "grouped(5)")
@@ -153,7 +161,7 @@ def small_clients(folder: Path, runs: int) -> list[Row]:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 for level in ("secure", "summary"):
-                    model = fitted(X, owner, run, level, cohort=min(10, clients))
+                    model = fitted(X, owner, run, level)
                     row[f"k {level}"] = model.n_clusters_
                     row[f"ARI {level}"] = adjusted_rand(y, model.labels_)
             kinds = [each.category for each in caught]

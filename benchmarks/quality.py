@@ -157,7 +157,7 @@ def quality(folder: Path, runs: int, names: Iterable[str]) -> Iterable[Figure]:
                 bool(right.mean() >= 0.95),
                 seconds,
             )
-    yield Figure("messages a client", f"{most:.0f}", "≤ 4", most <= 4)
+    yield Figure("messages a client", f"{most:.0f}", "≤ 7", most <= 7)
     yield Figure("largest message / allowed", f"{share:.2f}", "≤ 1", share <= 1)
 
 
