@@ -9,8 +9,8 @@
   which is the method's own thinking, and what is the simulator's alone.
 - ``rounds``: the same clients, each taking part in a round with probability 0.15.
 - ``summary``, ``secure``: a million clients of 20 rows (d 4, 10 clusters), with
-  ``min_cell=1`` and as the default has it, in cohorts of 256. Each runs in a process of its own, so that the
-  peak of its memory is its own.
+  ``min_cell=1`` and as the default has it, in cohorts of 256. Each runs in a process
+  of its own, so that the peak of its memory is its own.
 """
 
 from __future__ import annotations
