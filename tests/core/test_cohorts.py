@@ -987,3 +987,31 @@ def test_with_a_key_a_sum_that_cannot_be_true_ends_the_cohort(stage):
     assert bool(state.answered) is (depth != 1)
     assert not state.scores
     assert cohorts.result(state).sizes.sum() == 36
+
+
+# ------------------------------------------------------------------ late hellos
+
+
+def told_late(*cells):
+    """Return the bag after a cohort's sums and a late client's hello of these cells."""
+    rows = tables(3)
+    state = finished(started(rows), rows)
+    counts, means, scatters = zip(*cells, strict=True)
+    hello = Cells(np.array(counts), np.array(means), np.array(scatters))
+    late = Hello(sum(counts), SecureHello(hello, HEX), client=3)
+    state, _ = cohorts.absorb_hello(state, late)
+    state = finished(cohorts.prepare(state), rows)
+    assert state.inner is not None
+    assert cohorts.result(state).sizes.sum() == pytest.approx(36 + sum(counts))
+    return state.inner.bag()
+
+
+def test_a_hello_that_mixes_what_sums_have_told_is_left_out():
+    """In the middle of the three clusters, and so wide that it reaches them."""
+    bag = told_late((6, (0.5, 0.4), 6 * 0.2))
+    assert bag.counts.sum() == 36
+
+
+def test_a_hello_of_a_cluster_that_no_sum_knows_counts():
+    bag = told_late((6, (0.5, 0.4), 6 * 0.001), (6, (0.5, 0.4), 6 * 0.3))
+    assert bag.counts.sum() == 42
