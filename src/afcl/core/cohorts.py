@@ -72,6 +72,9 @@ MOST_MEMBERS = 256
 PATIENCE = 8
 #: and later.
 LONGER_PATIENCE = 24
+#: A cell is new if its squared radius is below this share of its squared distance to
+#: what is known.
+SMALL_BESIDE = 0.5
 #: Purpose of the server's draws.
 REFINING = 1
 
@@ -321,13 +324,14 @@ def _rebuilt(state: SecureState) -> SecureState:
 def _unexplained(others: Cells, known: Cells) -> Cells:
     """Return hellos' cells without those that reach as far as a known cell.
 
-    Such a cell lies where sums have told of rows already, or mixes some of these; one
-    of a cluster that no sum knows of is small beside its distance to all of them.
+    Such a cell lies where sums have told of rows already, or mixes some of these (its
+    rows are then as far from its mean as the nearest known cell, on average); one of a
+    cluster that no sum knows of is small beside its distance to all of them.
     """
     if not len(known) or not len(others):
         return others
     _, squares = assign(others.means, known.means)
-    new = others.scatters / others.counts < squares
+    new = others.scatters / others.counts < SMALL_BESIDE * squares
     assert others.offsets is not None
     sizes = np.add.reduceat(np.append(new, 0), others.offsets[:-1])
     columns = (others.counts[new], others.means[new], others.scatters[new])
