@@ -26,7 +26,7 @@ from afcl.methods.presets import at_default_level
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.results import versions
 from afcl.runtime.simulate import Outcome, simulate
-from afcl_bench.ablations import find_method
+from afcl_bench.ablations import Ablation, find_method
 from afcl_bench.datasets import Dataset, fingerprint, load
 from afcl_bench.settings import owners, schedule
 from afcl_bench.spec import Facts, Run
@@ -144,7 +144,8 @@ def execute(run: Run, folder: Path | None = None, keep_trace: bool = False) -> R
     options = dict(run.options)
     own = {name: options.pop(name) for name in OWN if name in options}
     method, scale = find_method(run.method), own.get("scale", "minmax")
-    options, _ = at_default_level(method, options, len(groups), scale)
+    if not isinstance(method, Ablation):  # these are steps to `summary`
+        options, _ = at_default_level(method, options, len(groups), scale)
     spec = Spec(method, options, run.seed, **own)
     habits = schedule(run.participation, len(groups), run.seed)
     tables = [data.X[rows] for rows in groups]
