@@ -22,10 +22,11 @@ from afcl._typing import Ints
 from afcl.core.protocol import Clustering
 from afcl.exceptions import AfclError
 from afcl.methods import load_payloads
+from afcl.methods.presets import at_default_level
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.results import versions
 from afcl.runtime.simulate import Outcome, simulate
-from afcl_bench.ablations import find_method
+from afcl_bench.ablations import Ablation, find_method
 from afcl_bench.datasets import Dataset, fingerprint, load
 from afcl_bench.settings import owners, schedule
 from afcl_bench.spec import Facts, Run
@@ -142,7 +143,10 @@ def execute(run: Run, folder: Path | None = None, keep_trace: bool = False) -> R
     groups = [np.flatnonzero(owner == g) for g in range(int(owner.max()) + 1)]
     options = dict(run.options)
     own = {name: options.pop(name) for name in OWN if name in options}
-    spec = Spec(find_method(run.method), options, run.seed, **own)
+    method, scale = find_method(run.method), own.get("scale", "minmax")
+    if not isinstance(method, Ablation):  # these are steps to `summary`
+        options, _ = at_default_level(method, options, len(groups), scale)
+    spec = Spec(method, options, run.seed, **own)
     habits = schedule(run.participation, len(groups), run.seed)
     tables = [data.X[rows] for rows in groups]
     with warnings.catch_warnings(record=True) as caught:

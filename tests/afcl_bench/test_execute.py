@@ -112,8 +112,8 @@ def test_the_record_says_everything(sd1):
         "clients": 5,
         "fingerprint": fingerprint(data),
     }
-    assert facts["messages"] == 5 * 3
-    assert facts["most_messages"] == 3
+    assert 5 < facts["messages"] <= 5 * facts["most_messages"]
+    assert facts["most_messages"] <= 1 + 6  # a hello, and at most `passes` sums
     assert facts["seconds"] > 0
     assert facts["cpu_seconds"] >= 0
     assert facts["warnings"] == []
