@@ -18,7 +18,7 @@ import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.cells import union
-from afcl.core.indices import BY_FREE_BIC, SEARCHED
+from afcl.core.indices import BY_FREE_BIC
 from afcl.core.messages import (
     Cells,
     Hello,
@@ -202,7 +202,7 @@ def _check_number(state: ServerState, found: int, now: bool) -> None:
         f"expected {expected} candidate levels, got {found}",
     )
     most = state.params.candidates + 1
-    most += BY_FREE_BIC + SEARCHED if state.params.criterion == AUTO else 0
+    most += BY_FREE_BIC if state.params.criterion == AUTO else 0
     refuse_unless(found <= most, f"at most {most} levels are sent, got {found}")
 
 

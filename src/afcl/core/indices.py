@@ -26,8 +26,6 @@ from afcl.registry import INDICES as INDICES
 TIE = 1e-9
 #: Levels that are candidates because of the BIC with own variances.
 BY_FREE_BIC = 4
-#: Levels that are candidates because a search by it ended with them.
-SEARCHED = 3
 #: A k from this share of the largest on is not believed to be the likeliest:
 NEAR_END = 0.8
 #: the path may just have ended. A valley is one if, of the rows at the lower end, no

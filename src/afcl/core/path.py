@@ -57,19 +57,6 @@ def scored(level: PathLevel, silhouette: float, simplified: float) -> PathLevel:
     return replace(level, scores=scores_of(known))
 
 
-def level_on(bag: Cells, centers: Floats) -> PathLevel | None:
-    """Return the level that polishing these centres on the bag gives; k = 1: None."""
-    counts, moved, scatters = polish(bag, centers)
-    k = counts.shape[0]
-    if k < 2:
-        return None
-    bare = PathLevel(k, moved, counts, {}, scatters)
-    simplified, moment = summary_silhouettes(bag, bare)
-    n = float(bag.counts.sum())
-    means = (float((bag.counts * each).sum()) / n for each in (moment, simplified))
-    return scored(bare, *means)
-
-
 def build_path(
     bag: Cells, seeds: Cells, merges: tuple[Merge, ...], max_clusters: int
 ) -> tuple[PathLevel, ...]:

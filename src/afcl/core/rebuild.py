@@ -14,7 +14,7 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.cells import pool
 from afcl.core.condense import condense_cells
-from afcl.core.indices import BY_FREE_BIC, INDICES, SEARCHED, choose, goodness
+from afcl.core.indices import BY_FREE_BIC, INDICES, choose, goodness
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.path import (
@@ -25,7 +25,6 @@ from afcl.core.path import (
     ward,
 )
 from afcl.core.protocol import PathLevel, server_rng
-from afcl.core.search import likelier
 from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import ServerState
 from afcl.kernels import assign, lloyd
@@ -138,7 +137,7 @@ def _build(state: ServerState, bag: Cells) -> ServerState:
         version=state.version + 1,
         levels=levels or (_one_cluster(bag),),
         merges=merges,
-        candidates=_with_likelier(bag, levels, state.params, kmax),
+        candidates=_candidates(levels, state.params, kmax),
         most=kmax,
     )
 
@@ -148,18 +147,6 @@ def _one_cluster(bag: Cells) -> PathLevel:
     labels = np.zeros(len(bag), dtype=np.int64)
     counts, means, scatters = pool(bag, labels, 1)
     return PathLevel(1, means, counts, dict.fromkeys(INDICES), scatters)
-
-
-def _with_likelier(
-    bag: Cells, levels: tuple[PathLevel, ...], params: DefaultParams, most: int
-) -> tuple[PathLevel, ...]:
-    """Return the candidates, for the rule with the last levels of a search."""
-    kept = _candidates(levels, params, most)
-    if params.criterion != AUTO or not levels:
-        return kept
-    likeliest = levels[int(goodness(levels, "free_bic").argmax())]
-    found = likelier(bag, likeliest, most)[-SEARCHED:]
-    return tuple(sorted((*kept, *found), key=lambda level: level.k))
 
 
 def _candidates(
