@@ -238,12 +238,18 @@ def prepare(state: SecureState) -> SecureState:
     """
     if not state.hellos or not state.dirty:
         return state
-    if state.inner is None:
+    if len(state.hellos) != state.basis[1] and not _is_judging(state):
         state = _rebuilt(state)
     state = _opened(forsaken(_refined(state)))
     if not state.working:
         state = _judged(_rebuilt(state))
     return replace(state, dirty=False, version=state.version + 1)
+
+
+def _is_judging(state: SecureState) -> bool:
+    """Whether a cohort is being asked about the candidates, which must not change."""
+    working = state.working.values()
+    return any(each.question and each.question.kind == SCORE for each in working)
 
 
 def _opened(state: SecureState) -> SecureState:
