@@ -557,6 +557,22 @@ def test_a_spoilt_sum_ends_the_cohort(stage, change):
         same_sums(state.answered[0], np.concatenate(rows))
 
 
+def test_finer_counts_must_add_up_to_the_coarse_ones():
+    """A row is counted in another group than the one it was summed in."""
+    rows = tables(3)
+    state = at((COUNT, 2), started(rows), rows)
+    parents = state.cohorts[0].question.partitions[-1].parents
+    first, last = 0, parents.shape[0] - 1
+    assert parents[first] != parents[last]
+    state = some_answer(state, rows, [0, 1])
+    lie = spoilt(part_of(state, 2, rows), (first, 1), (last, -1))
+    known = state.cohorts[0].counts
+    assert known is not None
+    state, _ = cohorts.absorb_update(state, lie)
+    assert not state.cohorts
+    assert state.spoken == {0, 1, 2}
+
+
 def test_hellos_outside_the_box_are_refused():
     rows = tables(3)
     state = greeted(cohorts.agreed(SecureState(PARAMS, 0), 2, True), rows)

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from afcl.core import server
+from afcl.core.params import DefaultParams
 from afcl.core.protocol import Clustering, Disclosure, Method, Requirements
+from afcl.core.state import ServerState
 
 
 class Idle(Method[Any, Any]):
@@ -52,9 +55,10 @@ def test_what_a_method_need_not_write():
     assert method.disclosure(params) == Disclosure()
     assert method.view(rows, params, np.random.default_rng(0)) is rows
     assert method.spends(params, 0) == 0.0
-    state = object()
+    state, server_state = object(), ServerState(DefaultParams(), 0)
     assert method.agreed(state, 1, True) is state
     assert method.announced(state, 0, rows[0], rows[2]) is state
     assert method.end_round(state) is method.prepare(state) is state
+    assert method.waits_for(state) == server.waits_for(server_state) == frozenset()
     found = Clustering(np.array([[8.0], [0.0]]), np.array([1.0, 2.0]), {})
     assert method.label(found, rows, None, None).tolist() == [1, 1, 0]
