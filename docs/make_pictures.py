@@ -24,7 +24,7 @@ from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells, Hello, Update
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
-from afcl.core.tasks import SCORE, Part, Partition, SecureHello
+from afcl.core.tasks import SCORE, Part, SecureHello, SeedPartition
 from afcl.privacy.secure import on_grid
 from afcl.scale import Box, minmax_box, ranges_of
 from afcl_bench import plots
@@ -124,7 +124,7 @@ def cells(page: Page) -> Any:
 
 
 def _borders(
-    ax: Any, box: Box, nested: tuple[Partition, ...], corner: Any, **style: Any
+    ax: Any, box: Box, nested: tuple[SeedPartition, ...], corner: Any, **style: Any
 ) -> None:
     """Draw where the groups of the last of nested partitions meet."""
     (left, right), (low, high) = corner
@@ -167,7 +167,7 @@ def groups(page: Page) -> Any:
     return figure
 
 
-def _cells_of(points: Any, nested: tuple[Partition, ...]) -> Cells:
+def _cells_of(points: Any, nested: tuple[SeedPartition, ...]) -> Cells:
     """Return the groups of nested partitions as cells."""
     owner, k = groups_of(points, nested), nested[-1].n_groups
     counts = np.bincount(owner, minlength=k)

@@ -21,7 +21,7 @@ from afcl.core.protocol import client_rng
 from afcl.core.rebuild import KEPT, prepare
 from afcl.core.server import absorb_hello, absorb_update, broadcast
 from afcl.core.state import ServerState
-from afcl.core.tasks import COUNT, KEY, SCORE, SUM, Partition, Question
+from afcl.core.tasks import COUNT, KEY, SCORE, SUM, Question, SeedPartition
 from afcl.exceptions import RejectedMessage
 
 LOOSE = DefaultParams(min_cell=1)
@@ -388,7 +388,7 @@ def test_honest_messages_are_never_refused(rows, min_cell, draw):
 
 
 def divided(seeds, parents, groups):
-    return Partition(
+    return SeedPartition(
         np.array(seeds, dtype=np.float64)[:, None], np.array(parents), np.array(groups)
     )
 

@@ -10,12 +10,12 @@ from afcl.core.cells import cells_of
 from afcl.core.cohort_answers import groups_of, numbers_for, numbers_of_many
 from afcl.core.messages import Cells, Level
 from afcl.core.refine import coarse
-from afcl.core.tasks import COARSE, COUNT, SCORE, SUM, UNIT, Partition, Question
+from afcl.core.tasks import COARSE, COUNT, SCORE, SUM, UNIT, Question, SeedPartition
 from afcl.exceptions import InputError
 
 #: Two seeds, and two finer ones inside the first of them.
 OUTER = coarse(np.array([[0.0], [1.0]]))
-INNER = Partition(
+INNER = SeedPartition(
     np.array([[0.0], [0.5], [1.0]]), np.array([0, 0, 1]), np.array([0, 1, 2])
 )
 #: Two clusters whose spreads are 1/16, of five rows each.
@@ -55,8 +55,10 @@ class Pieces:
 def questions(seed, d):
     """Return one question of each kind and depth."""
     rng = np.random.default_rng(seed)
-    outer = Partition(rng.random((5, d)), np.zeros(5, int), np.array([0, 1, 1, 2, 0]))
-    inner = Partition(
+    outer = SeedPartition(
+        rng.random((5, d)), np.zeros(5, int), np.array([0, 1, 1, 2, 0])
+    )
+    inner = SeedPartition(
         rng.random((7, d)),
         np.array([0, 0, 0, 1, 2, 2, 2]),
         np.array([0, 1, 0, 2, 3, 4, 4]),
@@ -130,7 +132,7 @@ def test_counts_by_hand():
 
 def test_coarse_sums_by_hand():
     """Around the first seed of a group: sums, and squares of every column."""
-    one = Partition(
+    one = SeedPartition(
         np.array([[0.0, 0.0], [1.0, 1.0]]), np.zeros(2, int), np.zeros(2, int)
     )
     question = Question(SUM, (one,))

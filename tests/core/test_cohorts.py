@@ -1028,6 +1028,12 @@ def test_a_hello_that_mixes_what_sums_have_told_is_left_out():
     assert bag.counts.sum() == 36
 
 
+def test_very_many_cells_are_condensed_before_they_are_compared(monkeypatch):
+    monkeypatch.setattr(cohorts.rebuild, "WORK", 1)
+    bag = told_late((6, (0.5, 0.4), 6 * 0.001), (6, (0.5, 0.4), 6 * 0.3))
+    assert bag.counts.sum() == 42
+
+
 def test_a_hello_of_a_cluster_that_no_sum_knows_counts():
     bag = told_late((6, (0.5, 0.4), 6 * 0.001), (6, (0.5, 0.4), 6 * 0.3))
     assert bag.counts.sum() == 42

@@ -22,7 +22,7 @@ from afcl.core.refine import (
     moments_from,
     sub_cells,
 )
-from afcl.core.tasks import COUNT, SUM, UNIT, Moments, Partition, Question
+from afcl.core.tasks import COUNT, SUM, UNIT, Moments, Question, SeedPartition
 
 
 def partition(seeds, parents=None, groups=None):
@@ -30,7 +30,7 @@ def partition(seeds, parents=None, groups=None):
     places = np.array(seeds, dtype=np.float64)
     places = places.reshape(len(seeds), -1)
     m = places.shape[0]
-    return Partition(
+    return SeedPartition(
         places,
         np.zeros(m, dtype=np.int64) if parents is None else np.array(parents),
         np.arange(m) if groups is None else np.array(groups),
@@ -96,7 +96,7 @@ def test_every_group_holds_enough_of_its_parent(counts, smallest, n_parents):
     m = held.shape[0]
     parents = np.sort(np.arange(m) % n_parents)
     seeds = np.random.default_rng(m).random((m, 2))
-    found = joined(Partition(seeds, parents, np.arange(m)), held, smallest)
+    found = joined(SeedPartition(seeds, parents, np.arange(m)), held, smallest)
     assert np.unique(found.groups).tolist() == list(range(found.n_groups))
     inside = np.bincount(found.groups, held)
     for parent in range(int(parents[-1]) + 1):
@@ -140,7 +140,7 @@ def test_cells_are_those_of_the_rows(seed, d):
     X = rows_like(seed, 60, d)
     first = joined(coarse(X[:3].copy()), np.array([1, 1, 1]), 1)
     m = 6
-    fine = Partition(X[10 : 10 + m].copy(), np.arange(m) // 2, np.arange(m))
+    fine = SeedPartition(X[10 : 10 + m].copy(), np.arange(m) // 2, np.arange(m))
     labels = groups_of(X, (first, fine))
     used = np.unique(labels)
     counts = np.bincount(labels, minlength=m)
@@ -339,7 +339,7 @@ def test_cutting_up_keeps_counts_means_and_scatters(seed, counts, spread):
     held[:2] += 1
     m = held.shape[0]
     groups = np.arange(m) % 2
-    fine = Partition(rng.random((m, 3)), np.zeros(m, dtype=np.int64), groups)
+    fine = SeedPartition(rng.random((m, 3)), np.zeros(m, dtype=np.int64), groups)
     cells = Cells(np.bincount(groups, held).astype(int), rng.random((2, 3)),
                   spread * rng.random(2))  # fmt: skip
     found = sub_cells(cells, fine, held)

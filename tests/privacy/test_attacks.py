@@ -32,9 +32,9 @@ from afcl.core.tasks import (
     SUM,
     UNIT,
     Part,
-    Partition,
     Question,
     SecureHello,
+    SeedPartition,
     Task,
 )
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
@@ -264,10 +264,10 @@ def test_all_cells_of_a_message_are_released():
 
 
 #: Two seeds on the diagonal, and two inside the groups of each.
-TWO = Partition(
+TWO = SeedPartition(
     np.array([[0.25, 0.25], [0.75, 0.75]]), np.zeros(2, dtype=np.int64), np.arange(2)
 )
-FOUR = Partition(
+FOUR = SeedPartition(
     np.array([[0.0, 0.5], [0.5, 0.0], [0.5, 1.0], [1.0, 0.5]]),
     np.array([0, 0, 1, 1]),
     np.arange(4),
@@ -336,7 +336,7 @@ def test_a_cohort_less_exact_first_messages_shows_a_row():
 def test_opened_sums_are_read_as_they_are():
     """One group of 8 rows in the middle of the box; what is no sum is no release."""
     none = np.zeros(1, dtype=np.int64)
-    one = Partition(np.zeros((1, 2)), none, none)
+    one = SeedPartition(np.zeros((1, 2)), none, none)
     opening = OPENING[SUM]
     for partitions, sums, impossible in (
         ((one,), [8, 4, 4, 2.5, 2.5], [8, 4, 0, 0, 0]),

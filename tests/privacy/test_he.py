@@ -28,8 +28,8 @@ from afcl.core.tasks import (
     SCORE,
     SUM,
     Part,
-    Partition,
     Question,
+    SeedPartition,
     Task,
 )
 from afcl.core.terms import AskHello, AskStep, Terms
@@ -64,11 +64,11 @@ def with_cells(least):
 
 def coarse(groups=GROUPS):
     seeds = np.random.default_rng(9).random((6, 2))
-    return Partition(seeds, np.zeros(6, dtype=np.int64), groups)
+    return SeedPartition(seeds, np.zeros(6, dtype=np.int64), groups)
 
 
 def finer(groups=GROUPS):
-    return Partition(np.random.default_rng(7).random((6, 2)), GROUPS, groups)
+    return SeedPartition(np.random.default_rng(7).random((6, 2)), GROUPS, groups)
 
 
 def levels(*sizes):

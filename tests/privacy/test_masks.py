@@ -23,8 +23,8 @@ from afcl.core.tasks import (
     SCORE,
     SUM,
     UNIT,
-    Partition,
     Question,
+    SeedPartition,
     Task,
 )
 from afcl.exceptions import InputError, RejectedMessage
@@ -69,13 +69,13 @@ def cohort(n=4, rows=30, d=2, seed=0):
 def coarse(groups=GROUPS, d=2, seed=9):
     """Six seeds, joined to groups."""
     seeds = np.random.default_rng(seed).random((6, d))
-    return Partition(seeds, np.zeros(6, dtype=np.int64), groups)
+    return SeedPartition(seeds, np.zeros(6, dtype=np.int64), groups)
 
 
 def finer(d=2):
     """Two seeds inside each of three groups, on their own."""
     seeds = np.random.default_rng(7).random((6, d))
-    return Partition(seeds, GROUPS, np.arange(6))
+    return SeedPartition(seeds, GROUPS, np.arange(6))
 
 
 def level(k=3, d=2, revision=0):
@@ -183,7 +183,7 @@ def test_cells_count_like_the_rows_they_stand_for():
     X = np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 1.0]])
     bag = Cells(np.array([3, 1, 2]), X, np.array([0.25, 0.0, 0.5]))
     none = np.zeros(1, dtype=np.int64)
-    one = Partition(np.zeros((1, 2)), none, none)
+    one = SeedPartition(np.zeros((1, 2)), none, none)
     counts, x, y, xx, yy = numbers_for(Question(SUM, (one,)), bag)
     assert counts == 6
     assert (x * UNIT, y * UNIT) == (2.5, 2.0)

@@ -34,7 +34,7 @@ from afcl.core.messages import (
     refuse_unless,
 )
 from afcl.core.state import ServerState, total
-from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, Partition, Question
+from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, Question, SeedPartition
 from afcl.registry import AUTO
 
 #: Most rows a client may register: no sum over all clients overflows.
@@ -148,7 +148,7 @@ def check_question(question: Any, n_features: int) -> None:
     n_groups = 1
     for partition in question.partitions:
         refuse_unless(
-            isinstance(partition, Partition)
+            isinstance(partition, SeedPartition)
             and _is_table(partition.seeds, n_features)
             and _are_numbers(partition.parents, partition.seeds.shape[0])
             and _are_numbers(partition.groups, partition.seeds.shape[0]),
@@ -171,7 +171,7 @@ def _are_numbers(array: Any, length: int) -> bool:
     )
 
 
-def _is_nested(partition: Partition, n_groups: int) -> bool:
+def _is_nested(partition: SeedPartition, n_groups: int) -> bool:
     """Whether every group has seeds, and those of one group have the same parent."""
     parents, groups = partition.parents, partition.groups
     pairs = np.unique(np.stack([groups, parents], axis=1), axis=0)

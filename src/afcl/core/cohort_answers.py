@@ -15,7 +15,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells, Level
 from afcl.core.rows import Rows, as_rows
-from afcl.core.tasks import COUNT, PER_CLUSTER, SCORE, Partition, Question
+from afcl.core.tasks import COUNT, PER_CLUSTER, SCORE, Question, SeedPartition
 from afcl.exceptions import InputError
 from afcl.kernels import assign, silhouettes, valleys
 
@@ -91,7 +91,7 @@ def _added(columns: list[Floats], slots: Ints, n: int) -> Floats:
     return np.stack(sums, axis=1).astype(np.float64)
 
 
-def groups_of(points: Floats, partitions: tuple[Partition, ...]) -> Ints:
+def groups_of(points: Floats, partitions: tuple[SeedPartition, ...]) -> Ints:
     """Return the group of every point in the last of nested partitions."""
     groups = np.zeros(points.shape[0], dtype=np.int64)
     for each in partitions:
@@ -99,7 +99,7 @@ def groups_of(points: Floats, partitions: tuple[Partition, ...]) -> Ints:
     return groups
 
 
-def _nearest_inside(points: Floats, parents: Ints, partition: Partition) -> Ints:
+def _nearest_inside(points: Floats, parents: Ints, partition: SeedPartition) -> Ints:
     """Return the nearest of the seeds that have the same parent as the point."""
     starts = partition.starts.tolist()
     if len(starts) == 2:

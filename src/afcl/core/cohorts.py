@@ -35,6 +35,7 @@ from afcl.core.cohort_losses import forsaken, is_first, without
 from afcl.core.cohort_scores import with_scores
 from afcl.core.cohort_state import SecureState
 from afcl.core.cohort_sums import keep_parts
+from afcl.core.condense import condense_cells
 from afcl.core.messages import (
     Batch,
     Broadcast,
@@ -336,6 +337,8 @@ def _unexplained(others: Cells, known: Cells) -> Cells:
     """
     if not len(known) or not len(others):
         return others
+    if len(known) * len(others) > rebuild.WORK:
+        known = condense_cells(known, rebuild.BULK)
     _, squares = assign(others.means, known.means)
     new = others.scatters / others.counts < SMALL_BESIDE * squares
     assert others.offsets is not None

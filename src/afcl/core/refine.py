@@ -20,7 +20,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells
 from afcl.core.seeding import plus_plus
-from afcl.core.tasks import UNIT, Moments, Partition, Question
+from afcl.core.tasks import UNIT, Moments, Question, SeedPartition
 from afcl.kernels import assign, join_seeds, lloyd
 
 #: Finer seeds, per square root of rows,
@@ -37,13 +37,13 @@ PLACING = 25
 EXPLAINED = 0.9
 
 
-def coarse(seeds: Floats) -> Partition:
+def coarse(seeds: Floats) -> SeedPartition:
     """Return the partition of all rows by these seeds, each a group of its own."""
     m = seeds.shape[0]
-    return Partition(seeds, np.zeros(m, dtype=np.int64), np.arange(m))
+    return SeedPartition(seeds, np.zeros(m, dtype=np.int64), np.arange(m))
 
 
-def joined(partition: Partition, counts: Ints, smallest: int) -> Partition:
+def joined(partition: SeedPartition, counts: Ints, smallest: int) -> SeedPartition:
     """Join the seeds of each parent until every group holds `smallest` rows."""
     starts = partition.starts.tolist()
     groups = np.empty_like(partition.groups)
@@ -58,39 +58,32 @@ def joined(partition: Partition, counts: Ints, smallest: int) -> Partition:
         )
         groups[first:last] = together + at
         at += int(together.max()) + 1
-    return Partition(partition.seeds, partition.parents, groups)
+    return SeedPartition(partition.seeds, partition.parents, groups)
 
 
 def moments_from(question: Question, numbers: Ints) -> Moments | None:
-    """Return a cohort's coarsest groups from its summed numbers, None if impossible."""
+    """Return a cohort's groups from its summed numbers, None if they cannot be."""
     d = question.n_features
     sums = _read(question, numbers)
-    counts, shifts = sums[:, 0], sums[:, 1 : 1 + d]
+    counts, shifts, seconds = sums[:, 0], sums[:, 1 : 1 + d], sums[:, 1 + d :]
     if not bool(np.all(counts >= 1)):
         return None
     means = shifts / counts[:, None]
-    scatters = sums[:, 1 + d :] - counts[:, None] * means * means
-    if not bool(np.all(scatters >= -_slack(counts, shifts)[:, None])):
+    squares = means * means
+    slack = _slack(counts, shifts)
+    if len(question.partitions) > 1:  # one scatter for all columns
+        squares, slack = squares.sum(axis=1, keepdims=True), d * slack
+    scatters = seconds - counts[:, None] * squares
+    if not bool(np.all(scatters >= -slack[:, None])):
         return None
-    origins = question.partitions[-1].origins
-    whole = counts.astype(np.int64)
-    return Moments(whole, origins + means, np.maximum(scatters, 0.0))
+    means = question.partitions[-1].origins + means
+    return Moments(counts.astype(np.int64), means, np.maximum(scatters, 0.0))
 
 
 def cells_from(question: Question, numbers: Ints) -> Cells | None:
-    """Return a cohort's finest groups from its summed numbers, None if impossible."""
-    d = question.n_features
-    sums = _read(question, numbers)
-    counts, shifts = sums[:, 0], sums[:, 1 : 1 + d]
-    if not bool(np.all(counts >= 1)):
-        return None
-    means = shifts / counts[:, None]
-    scatters = sums[:, 1 + d] - counts * (means * means).sum(axis=1)
-    if not bool(np.all(scatters >= -d * _slack(counts, shifts))):
-        return None
-    origins = question.partitions[-1].origins
-    whole = counts.astype(np.int64)
-    return Cells(whole, origins + means, np.maximum(scatters, 0.0))
+    """Return a cohort's groups as cells, None if they cannot be."""
+    moments = moments_from(question, numbers)
+    return None if moments is None else moments.cells
 
 
 def _read(question: Question, numbers: Ints) -> Floats:
@@ -113,7 +106,7 @@ def _slack(counts: Floats, shifts: Floats) -> Floats:
 
 def finer(
     every: Sequence[Moments], n_rows: int, rng: np.random.Generator
-) -> list[Partition]:
+) -> list[SeedPartition]:
     """Return a finer partition for each of several cohorts.
 
     Seeds are placed on the pseudo-rows of all cohorts; a group is divided among those
@@ -146,18 +139,18 @@ def _pseudo_rows(
     return points, groups, np.repeat(counts / sizes, sizes)
 
 
-def _divided(seeds: Floats, points: Floats, groups: Ints) -> Partition:
+def _divided(seeds: Floats, points: Floats, groups: Ints) -> SeedPartition:
     """Divide groups among the seeds nearest to their own pseudo-rows."""
     nearest, _ = assign(points, seeds)
     pairs = np.unique(np.stack([groups, nearest], axis=1), axis=0)
     chosen = np.ascontiguousarray(seeds[pairs[:, 1]])
-    return Partition(chosen, pairs[:, 0].copy(), np.arange(pairs.shape[0]))
+    return SeedPartition(chosen, pairs[:, 0].copy(), np.arange(pairs.shape[0]))
 
 
 # ------------------------------------------------------------------ what it all says
 
 
-def sub_cells(cells: Cells, partition: Partition, counts: Ints) -> Cells:
+def sub_cells(cells: Cells, partition: SeedPartition, counts: Ints) -> Cells:
     """Return a cohort's cells cut up by the counts of their seeds.
 
     Of a cell the server knows mean and scatter, and how many of its rows are nearest to

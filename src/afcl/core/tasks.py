@@ -59,7 +59,7 @@ class SecureHello:
 
 @payload
 @dataclass(frozen=True)
-class Partition:
+class SeedPartition:
     """How rows are told apart inside the groups of a coarser partition.
 
     A row that the coarser partition puts into group g goes to the nearest of the seeds
@@ -111,7 +111,7 @@ class Question:
     """
 
     kind: str
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[SeedPartition, ...] = ()
     levels: tuple[Level, ...] = ()
 
     @cached_property
@@ -255,7 +255,7 @@ def check_numbers(values: Ints, width: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """A cohort's groups: counts, means, and every column's scatter."""
+    """A cohort's groups: counts, means, and scatters by column, or of all columns."""
 
     counts: Ints
     means: Floats
@@ -292,7 +292,7 @@ class Cohort:
     question: Question | None
     asked: int = 1
     counts: Ints | None = None
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[SeedPartition, ...] = ()
     moments: Moments | None = None
     parts: dict[tuple[ClientId, ...], Ints] = field(default_factory=dict)
     answered: frozenset[ClientId] = frozenset()

@@ -30,7 +30,7 @@ from afcl.core.messages import (
 )
 from afcl.core.paper.pulls import Pulls
 from afcl.core.params import PaperParams
-from afcl.core.refine import cells_from, moments_from
+from afcl.core.refine import cells_from
 from afcl.core.tasks import OPENING, SUM, UNIT, Masks, Part, SecureHello, Task
 from afcl.core.terms import AskHello, AskStep
 from afcl.scale import Ranges
@@ -304,12 +304,7 @@ def cohort_sums(heard: Sequence[Exchange]) -> list[Released]:
 
 def _cohort_cells(numbers: Ints, task: Task) -> Released | None:
     """Return a cohort's sums as cells, None if they cannot be any."""
-    cells: Cells | None
-    if len(task.question.partitions) > 1:
-        cells = cells_from(task.question, numbers)
-    else:
-        moments = moments_from(task.question, numbers)
-        cells = None if moments is None else moments.cells
+    cells = cells_from(task.question, numbers)
     if cells is None:
         return None
     return Released(task.members, cells, step=UNIT * len(task.members))

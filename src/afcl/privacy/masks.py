@@ -26,7 +26,7 @@ from afcl.core.checks import check_question
 from afcl.core.cohort_answers import View, numbers_for
 from afcl.core.messages import Cells, Level, payload
 from afcl.core.params import DefaultParams
-from afcl.core.tasks import KEY, OPENING, SUM, Part, Partition, Task
+from afcl.core.tasks import KEY, OPENING, SUM, Part, SeedPartition, Task
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy.noise import Noise
 
@@ -137,14 +137,16 @@ def _cohort(task: Task) -> str:
     ).hexdigest()
 
 
-def _nesting(partitions: Sequence[Partition]) -> str:
+def _nesting(partitions: Sequence[SeedPartition]) -> str:
     """Return what is the same for equal partitions, and for no others."""
     digest = hashlib.sha256()
     _add(digest, partitions, ())
     return digest.hexdigest()
 
 
-def _add(digest: Any, partitions: Sequence[Partition], levels: Sequence[Level]) -> None:
+def _add(
+    digest: Any, partitions: Sequence[SeedPartition], levels: Sequence[Level]
+) -> None:
     for each in partitions:
         _add_arrays(digest, each.seeds, each.parents, each.groups)
     for level in levels:
