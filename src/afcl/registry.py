@@ -190,7 +190,7 @@ LEVELS = {
             ("default",),
             3,  # that of the level it goes with
             "afcl.privacy.secure:Secure",
-            "only sums over cohorts of sites can be read",
+            "after the first message only sums over cohorts of sites can be read",
             "A site's first message is rounded to 1/64 of every column's range. Its "
             "further numbers are masked or encrypted: only sums over a cohort of sites "
             "can be read, of groups of at least {min_cell} of its rows, as long as the "
