@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afcl.core import cohorts
+from afcl.core import cohorts, rebuild
 from afcl.core.cells import cells_of, concatenate
 from afcl.core.checks import check_question
 from afcl.core.cohort_answers import numbers_for
@@ -1029,7 +1029,7 @@ def test_a_hello_that_mixes_what_sums_have_told_is_left_out():
 
 
 def test_very_many_cells_are_condensed_before_they_are_compared(monkeypatch):
-    monkeypatch.setattr(cohorts.rebuild, "WORK", 1)
+    monkeypatch.setattr(rebuild, "WORK", 1)
     bag = told_late((6, (0.5, 0.4), 6 * 0.001), (6, (0.5, 0.4), 6 * 0.3))
     assert bag.counts.sum() == 42
 
