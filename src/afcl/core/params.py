@@ -16,6 +16,8 @@ from afcl.registry import LEVELS, criteria
 MOST_PER_ROOT = 1e6
 #: Most seeds, where nobody says how many.
 MOST_SEEDS = 256
+#: Which of several believable levels is the answer.
+GRANULARITIES = ("coarse", "auto", "fine")
 #: Fewer remembered cells than this would not show clusters.
 LEAST_CELLS = 1024
 
@@ -80,6 +82,11 @@ class DefaultParams:
         Clients whose sums are read together, at least 3; None: as many as there are.
     max_cells
         Cells the server remembers before it condenses them; see :mod:`core.budget`.
+    allow_one
+        Whether "no clusters", k' = 1, is an answer.
+    granularity
+        Which of the levels that can be believed is the answer: the rule's (`auto`), the
+        one with the fewest (`coarse`) or the most (`fine`) clusters.
     """
 
     n_seeds: int | None = None
@@ -96,6 +103,8 @@ class DefaultParams:
     passes: int = 6
     cohort: int | None = None
     max_cells: int = 1 << 20
+    allow_one: bool = True
+    granularity: str = "auto"
 
     def __post_init__(self) -> None:
         _require_auto_or_one("n_seeds", self.n_seeds)
@@ -119,6 +128,15 @@ class DefaultParams:
                 or (name == "cohort" and value is None),
                 f"{name} must be a whole number, at least {least}, not {value!r}",
             )
+        _require(
+            isinstance(self.allow_one, bool),
+            f"allow_one must be True or False, not {self.allow_one!r}",
+        )
+        _require(
+            self.granularity in GRANULARITIES,
+            f"granularity must be one of {', '.join(GRANULARITIES)}, not "
+            f"{self.granularity!r}",
+        )
         _require(
             0 < self.cells_per_root <= MOST_PER_ROOT,
             f"cells_per_root must be positive and at most {MOST_PER_ROOT:g}, not "

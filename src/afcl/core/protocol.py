@@ -84,6 +84,36 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
+class Trust:
+    """How far an answer can be believed, judged by what the server has heard.
+
+    Attributes
+    ----------
+    verdict
+        `clusters`; `none` (nothing parts the rows); or `unclear` (what was heard mixes
+        rows too much to tell).
+    gain
+        Nats a row by which the best clustering explains the rows better than a single
+        cloud does, less what it would gain on rows without clusters; None: not known.
+    confidence
+        How often the answer's k comes out when what was heard is resampled.
+    shares
+        The same of every k that came out, as (k, share), in increasing k.
+    stabilities
+        For every cluster of the answer: how much of it comes back on average, 0 to 1.
+    levels
+        Every k whose clusters come back, the answer's own among them; in increasing k.
+    """
+
+    verdict: str
+    gain: float | None
+    confidence: float
+    shares: tuple[tuple[int, float], ...] = ()
+    stabilities: tuple[float, ...] = ()
+    levels: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Clustering:
     """The answer of a method, in the agreed (scaled) units.
 
@@ -103,6 +133,8 @@ class Clustering:
         What :meth:`Method.label` needs beyond the centres (arrays and numbers).
     note
         What a reader should know of how the answer came about, a sentence or nothing.
+    trust
+        How far it can be believed, where a method says so.
     """
 
     centers: Floats | None
@@ -113,6 +145,7 @@ class Clustering:
     merges: tuple[Merge, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    trust: Trust | None = None
 
     @property
     def k(self) -> int:

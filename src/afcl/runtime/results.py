@@ -23,7 +23,7 @@ import numpy as np
 
 from afcl import __version__
 from afcl._typing import ClientId, Ints
-from afcl.core.protocol import Clustering
+from afcl.core.protocol import Clustering, Trust
 from afcl.exceptions import InputError
 from afcl.runtime.coordinator import Finished, Tally
 from afcl.runtime.simulate import Outcome, sizes_of
@@ -158,9 +158,25 @@ def describe(
         "tree": tree_of(clustering),
         "rounds": finished.rounds,
         "note": clustering.note,
+        **describe_trust(clustering.trust),
         "scale": {"low": box.low.tolist(), "span": box.span.tolist()},
         "parameters": dict(parameters),
         "versions": versions(),
+    }
+
+
+def describe_trust(trust: Trust | None) -> dict[str, Any]:
+    """Return what ``result.json`` says of how far the answer can be believed."""
+    if trust is None:
+        return {"structure": None, "confidence": None, "levels": []}
+    return {
+        "structure": {"verdict": trust.verdict, "gain": trust.gain},
+        "confidence": {
+            "k": trust.confidence,
+            "by_k": {str(k): share for k, share in trust.shares},
+            "clusters": list(trust.stabilities),
+        },
+        "levels": list(trust.levels),
     }
 
 
