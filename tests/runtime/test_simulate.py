@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from afcl.core.protocol import Clustering, PathLevel
+from afcl.core.protocol import Clustering, PathLevel, Trust
 from afcl.core.terms import AskHello, AskRanges, AskStep
 from afcl.methods import get_method
 from afcl.methods.afcl import Afcl
@@ -301,3 +301,14 @@ def test_equal_sizes_keep_the_servers_order():
     outcome = label_all(Spec(Signs()), finished_with(centers), [Site(tables[0])])
 
     assert outcome.rank.tolist() == [0, 1]
+
+
+def test_stabilities_follow_their_clusters():
+    trust = Trust("clusters", 0.5, 0.9, stabilities=(0.25, 0.75))
+    finished = finished_with(np.array([[-1.0, 0.0], [1.0, 0.0]]))
+    told = replace(finished.clustering, trust=trust)
+    rows = np.array([[-1.0, 0.0], [2.0, 0.0], [3.0, 0.0]])
+
+    outcome = label_all(Spec(Signs()), replace(finished, clustering=told), [Site(rows)])
+
+    assert outcome.clustering.trust == replace(trust, stabilities=(0.75, 0.25))

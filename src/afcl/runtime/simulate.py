@@ -290,4 +290,14 @@ def renumbered(clustering: Clustering, order: Ints, sizes: Floats) -> Clustering
         if centers is not None and level.k == clustering.k:
             level = replace(level, centers=centers, sizes=sizes[order])
         path.append(level)
-    return replace(clustering, centers=centers, sizes=sizes[order], path=tuple(path))
+    trust = clustering.trust
+    if trust is not None and trust.stabilities:
+        stabilities = tuple(trust.stabilities[i] for i in order.tolist())
+        trust = replace(trust, stabilities=stabilities)
+    return replace(
+        clustering,
+        centers=centers,
+        sizes=sizes[order],
+        path=tuple(path),
+        trust=trust,
+    )
