@@ -20,6 +20,7 @@ from afcl.privacy import (
     level_for,
     levels,
     parse_level,
+    too_fine,
     too_small,
 )
 from afcl.registry import LEVELS as FAMILIES
@@ -204,6 +205,41 @@ def test_small_clients_are_pointed_at_cohorts(sizes, min_cell, level, warns):
     assert (note is not None) is warns
     if note is not None:
         assert "privacy=None" in note
+
+
+@pytest.mark.parametrize(
+    ("sizes", "k", "min_cell", "level", "advice"),
+    [
+        ([74] * 5, 3, 5, "summary", "secure+summary"),
+        ([75] * 5, 3, 5, "summary", None),
+        ([74] * 5, 3, 1, "grouped(5)", "secure+grouped(5)"),
+        ([149] * 5, 3, 5, "grouped(10)", "secure+grouped(10)"),
+        ([1000, 40, 1000, 40, 1000], 3, 5, "summary", None),
+        ([1000, 40, 40], 3, 5, "summary", "secure+summary"),
+        # Sums over sites, noise, rows: other questions.
+        ([74] * 5, 3, 5, "secure+summary", None),
+        ([74] * 5, 3, 5, "secure(plain)+summary", None),
+        ([74] * 5, 3, 5, "dp(8)", None),
+        ([74] * 5, 3, 5, "exact", None),
+        # Cells of one row mix nothing, and one cluster cannot be mixed.
+        ([74] * 5, 3, 1, "summary", None),
+        ([20] * 5, 1, 5, "summary", None),
+        # Sums take three sites.
+        ([74] * 2, 3, 5, "summary", None),
+        # Small sites have been warned of.
+        ([20] * 30, 3, 5, "summary", None),
+    ],
+)
+def test_more_clusters_than_cells_can_show(sizes, k, min_cell, level, advice):
+    note = too_fine(sizes, k, min_cell, level)
+    sums = "sums over sites (three sites or more)"
+    if advice is None:
+        assert note is None
+    else:
+        assert note is not None
+        assert note.startswith(f"sites hold about {sorted(sizes)[len(sizes) // 2]} ")
+        assert f"rows for {k} clusters: cells of" in note
+        assert note.endswith(f"privacy=None choose {sums}, or {advice}")
 
 
 def test_secure_goes_with_levels_that_say_what_the_first_message_shows():

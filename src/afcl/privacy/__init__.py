@@ -17,6 +17,7 @@ from afcl.privacy.levels import (
     default_level,
     level_for,
     parse_level,
+    too_fine,
     too_small,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "default_level",
     "level_for",
     "parse_level",
+    "too_fine",
     "too_small",
 ]
 

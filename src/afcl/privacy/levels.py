@@ -217,7 +217,7 @@ def too_small(sizes: Sequence[int], min_cell: int, level: str) -> str | None:
     unfolded = found.secure or not found.sends_cells or least < 2
     if unfolded or len(sizes) < FEW:
         return None
-    typical = sorted(sizes)[(len(sizes) - 1) // 2]
+    typical = _typical(sizes)
     if typical > SMALL * least:
         return None
     first = "privacy=None"
@@ -228,3 +228,31 @@ def too_small(sizes: Sequence[int], min_cell: int, level: str) -> str | None:
         "rows belong to several clusters, the number of clusters may come out wrong; "
         f"{first} sums over three sites or more first"
     )
+
+
+def too_fine(
+    sizes: Sequence[int], n_clusters: int, min_cell: int, level: str
+) -> str | None:
+    """Say so if an answer is finer than the cells of single clients can show.
+
+    That is :func:`too_small` for every cluster, once their number is known; where that
+    has warned already, and where there are too few clients for sums, nothing is said.
+    """
+    found = parse_level(level)
+    least = max(min_cell, found.group)
+    own = found.sends_cells and not found.secure and not found.private
+    if not own or least < 2 or n_clusters < 2 or len(sizes) < FEWEST_SUMMED:
+        return None
+    typical = _typical(sizes)
+    known = too_small(sizes, min_cell, level) is not None
+    if known or typical >= SMALL * least * n_clusters:
+        return None
+    return (
+        f"sites hold about {typical} rows for {n_clusters} clusters: cells of {least} "
+        "rows mix clusters there; let privacy=None choose sums over sites (three sites "
+        f"or more), or secure+{found}"
+    )
+
+
+def _typical(sizes: Sequence[int]) -> int:
+    return sorted(sizes)[(len(sizes) - 1) // 2]
