@@ -258,6 +258,8 @@ class TestTables:
         ({"n_seeds": 0}, "n_seeds must be 'auto' or at least 1"),
         ({"max_clusters": 0}, "max_clusters must be 'auto' or at least 1"),
         ({"min_cell": 0}, "min_cell must be a whole number, at least 1"),
+        ({"allow_one": 1}, "allow_one must be True or False, not 1"),
+        ({"granularity": "mid"}, "granularity must be one of coarse, auto, fine, not"),
         ({"band": -1}, "band must not be negative"),
         ({"cells_per_root": 0}, "cells_per_root must be positive"),
         ({"missing": "impute"}, "missing='impute' is unknown"),

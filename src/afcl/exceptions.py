@@ -34,3 +34,7 @@ class PrivacyWarning(UserWarning):
 
 class SmallClientsWarning(UserWarning):
     """Clients are too small to show the clusters within them; the text says more."""
+
+
+class TrustWarning(UserWarning):
+    """The number of clusters should not be believed as it is; the text says why."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from afcl.core.protocol import AnyMethod
+from afcl.core.protocol import AnyMethod, Clustering
 from afcl.estimators.federated import FederatedClusterer
 from afcl.exceptions import PrivacyWarning, SmallClientsWarning
 from afcl.methods.presets import resolve
-from afcl.privacy import EXACT_WARNING, too_small
+from afcl.privacy import EXACT_WARNING, too_fine, too_small
 
 
 class AFCL(FederatedClusterer):
@@ -66,6 +66,12 @@ class AFCL(FederatedClusterer):
     max_cells : int
         Cells the server remembers before it condenses them, at least 1024; default
         preset only. See docs/how-to/server-memory.md.
+    allow_one : bool
+        Whether "no clusters", one for all rows, may be the answer; default preset only.
+    granularity : {"auto", "coarse", "fine"}
+        Which of several believable k (`levels_`) is the answer: the best one, the
+        smallest or the largest; default preset only.
+        See docs/how-to/number-of-clusters.md.
     random_state : int, RandomState or None
         Seed of everything random.
     verbose : bool
@@ -117,6 +123,8 @@ class AFCL(FederatedClusterer):
         passes: int = 6,
         cohort: int | None = None,
         max_cells: int = 1 << 20,
+        allow_one: bool = True,
+        granularity: str = "auto",
     ) -> None:
         self.preset = preset
         self.n_seeds = n_seeds
@@ -141,6 +149,8 @@ class AFCL(FederatedClusterer):
         self.passes = passes
         self.cohort = cohort
         self.max_cells = max_cells
+        self.allow_one = allow_one
+        self.granularity = granularity
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
         method, options, _ = resolve(self.get_params(deep=False))
@@ -153,3 +163,11 @@ class AFCL(FederatedClusterer):
         note = too_small(sizes, options.get("min_cell", 1), level)
         if note is not None:
             warnings.warn(note, SmallClientsWarning, stacklevel=4)
+
+    def _doubts(self, sizes: list[int], clustering: Clustering) -> list[Warning]:
+        doubts = super()._doubts(sizes, clustering)
+        if self.privacy_ is not None:
+            note = too_fine(sizes, clustering.k, self.min_cell, self.privacy_)
+            if note is not None:
+                doubts.append(SmallClientsWarning(note))
+        return doubts

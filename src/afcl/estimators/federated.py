@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from afcl._typing import Bools, Floats, Ints
 from afcl.core.protocol import AnyMethod, Clustering, PathLevel
-from afcl.estimators import storage
+from afcl.estimators import storage, trust
 from afcl.estimators.clients import Table, aligned, is_source
 from afcl.exceptions import InputError
 from afcl.kernels import assign
@@ -88,6 +89,18 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         Indices of the answer, as the federation knows them.
     path_ : KPath
         Every k that was considered.
+    structure_ : dict or None
+        Whether there are clusters: `verdict` is "clusters", "none" or "unclear", `gain`
+        how much better they explain the rows than a single cloud (nats a row). None,
+        as what follows is None or empty, where the method does not judge itself.
+    k_confidence_ : float or None
+        How often `n_clusters_` comes out when what the clients said is resampled.
+    k_confidences_ : dict of int to float
+        The same of every k that came out.
+    cluster_stability_ : ndarray of shape (n_clusters_,)
+        How much of every cluster comes back on average, 0 to 1.
+    levels_ : ndarray of int
+        Every k that can be believed, the answer's own among them.
     n_rounds_, upload_bytes_ : int
         Rounds the run took, and bytes all clients sent up.
     privacy_ : str or None
@@ -107,6 +120,11 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     labels_: Any
     client_labels_: list[Any]
     privacy_: str | None
+    structure_: dict[str, Any] | None
+    k_confidence_: float | None
+    k_confidences_: dict[int, float]
+    cluster_stability_: Floats
+    levels_: Ints
     _fit_rows: list[Floats] | None
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
@@ -115,6 +133,10 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
 
     def _before_run(self, sizes: list[int], options: dict[str, Any]) -> None:
         """Warn of what the user should know before anything is sent."""
+
+    def _doubts(self, sizes: list[int], clustering: Clustering) -> list[Warning]:
+        """Say what the user should know of the answer; clients have these `sizes`."""
+        return trust.doubts(clustering)
 
     # ------------------------------------------------------------------ fitting
 
@@ -230,7 +252,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
                 raise InputError(f"client {name} has no rows left")
         method, options = self._method()
         options, _ = at_default_level(method, options, len(tables), self.scale)
-        self._before_run([table.shape[0] for table in tables], options)
+        sizes = [table.shape[0] for table in tables]
+        self._before_run(sizes, options)
         spec = Spec(
             method,
             options,
@@ -244,6 +267,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         outcome = simulate(spec, tables, schedule, trace=trace)
         self.privacy_ = getattr(spec.parameters, "privacy", None)
         self._keep(outcome)
+        for doubt in self._doubts(sizes, outcome.clustering):
+            warnings.warn(doubt, stacklevel=3)
         return outcome
 
     def _keep(self, outcome: Outcome) -> None:
@@ -258,6 +283,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         self.n_clusters_ = clustering.k
         self.cluster_sizes_ = clustering.sizes.astype(np.int64)
         self.scores_ = dict(clustering.scores)
+        self.__dict__.update(trust.attributes(clustering.trust))
         self._clustering = clustering
         self._raw = raw
         self._rank = rank
@@ -337,8 +363,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         return storage.without_rows(state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a pickle held; pickles of before held the rows, which go."""
-        super().__setstate__(storage.without_rows(state))
+        """Take what a pickle held; older ones held the rows, which go, and no trust."""
+        super().__setstate__(storage.up_to_date(state))
 
     def __copy__(self) -> Self:
         """Copy within this process, where the rows may stay."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from afcl._typing import AnyArray, Ints
-from afcl.core.protocol import Clustering, Merge, PathLevel
+from afcl.core.protocol import Clustering, Merge, PathLevel, Trust
+from afcl.estimators import trust
 from afcl.exceptions import InputError
 from afcl.scale import Box
 from afcl.trace import Trace
@@ -109,6 +111,19 @@ def without_rows(state: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def up_to_date(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a pickle's attributes as of today: without rows, with what is new since.
+
+    Pickles of before know nothing of how far the answer can be believed.
+    """
+    kept = without_rows(state)
+    if "n_clusters_" not in kept or "structure_" in kept:
+        return kept
+    for name in ("_clustering", "_raw"):
+        object.__setattr__(kept[name], "trust", None)
+    return {**kept, **trust.attributes(None)}
+
+
 def _held(client_labels: list[Any]) -> list[Ints]:
     """Return labels in memory; those kept elsewhere stay there, beside their rows."""
     return [
@@ -169,6 +184,7 @@ def _dump(
         "merges": [[m.left, m.right, m.cost, m.size] for m in clustering.merges],
         "extra": extra,
         "note": clustering.note,
+        "trust": None if clustering.trust is None else asdict(clustering.trust),
     }
 
 
@@ -200,4 +216,19 @@ def _read(
         tuple(Merge(*merge) for merge in description["merges"]),
         extra,
         description.get("note", ""),
+        _trust(description.get("trust")),
+    )
+
+
+def _trust(known: dict[str, Any] | None) -> Trust | None:
+    """Return it again; older files do not tell."""
+    if known is None:
+        return None
+    return Trust(
+        known["verdict"],
+        known["gain"],
+        known["confidence"],
+        tuple((k, share) for k, share in known["shares"]),
+        tuple(known["stabilities"]),
+        tuple(known["levels"]),
     )

@@ -240,8 +240,10 @@ def too_fine(
     """
     found = parse_level(level)
     least = max(min_cell, found.group)
-    own = found.sends_cells and not found.secure and not found.private
-    if not own or least < 2 or n_clusters < 2 or len(sizes) < FEWEST_SUMMED:
+    could_sum = LEVELS[found.family].protection_class().goes_with_secure
+    if found.secure or found.private or not (found.sends_cells and could_sum):
+        return None
+    if least < 2 or n_clusters < 2 or len(sizes) < FEWEST_SUMMED:
         return None
     typical = _typical(sizes)
     known = too_small(sizes, min_cell, level) is not None

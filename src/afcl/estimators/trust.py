@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far an answer can be believed: a fitted model's attributes, and the warning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from afcl.core.protocol import Clustering, Trust
+from afcl.exceptions import TrustWarning
+
+#: An answer whose k comes out less often than this is warned of.
+DOUBTFUL = 0.5
+
+
+def attributes(trust: Trust | None) -> dict[str, Any]:
+    """Return what a fitted model says of it; None or empty where nothing is known."""
+    stabilities = () if trust is None else trust.stabilities
+    levels = () if trust is None else trust.levels
+    structure = None
+    if trust is not None:
+        structure = {"verdict": trust.verdict, "gain": trust.gain}
+    return {
+        "k_confidence_": None if trust is None else trust.confidence,
+        "k_confidences_": {} if trust is None else dict(trust.shares),
+        "cluster_stability_": np.array(stabilities, dtype=np.float64),
+        "structure_": structure,
+        "levels_": np.array(levels, dtype=np.int64),
+    }
+
+
+def doubts(clustering: Clustering) -> list[Warning]:
+    """Return the warning that an answer deserves, the gravest one, if it does."""
+    trust, k = clustering.trust, clustering.k
+    if trust is None:
+        return []
+    if trust.verdict == "none":
+        return [TrustWarning(_nothing(k))]
+    if trust.verdict == "unclear":
+        return [TrustWarning(_unclear(k))]
+    if trust.confidence < DOUBTFUL:
+        return [TrustWarning(_unsure(k, trust))]
+    return []
+
+
+def _nothing(k: int) -> str:
+    text = "no clusters found: nothing parts the rows"
+    if k > 1:
+        return f"{text}, the {k} clusters are pieces of one cloud; see structure_"
+    return (
+        f"{text}; path_ has other k all the same, cut(k) their labels, and "
+        "allow_one=False asks for two clusters at least"
+    )
+
+
+def _unclear(k: int) -> str:
+    return (
+        f"cannot tell whether there are clusters, k = {k} is a guess: what the clients "
+        "said mixes rows too much; look at path_ and at other k with cut(k)"
+    )
+
+
+def _unsure(k: int, trust: Trust) -> str:
+    text = f"k = {k} came out of {trust.confidence:.0%} of the resamples only"
+    others = [(share, -other) for other, share in trust.shares if other != k]
+    if others:
+        share, other = max(others)
+        text += f", k = {-other} of {share:.0%}"
+    return f"{text}: look at path_ and at other k with cut(k) before you rely on it"

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a fitted model says of how far it can be believed, and when it warns.
+
+The answers are real ones with a trust that was made up by hand.
+"""
+
+import copy
+import json
+import pickle
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from afcl import AFCL, make_method
+from afcl.core.protocol import Trust
+from afcl.estimators.trust import DOUBTFUL
+from afcl.exceptions import SmallClientsWarning, TrustWarning
+from afcl.methods.afcl import Afcl
+from afcl.methods.presets import resolve
+from afcl.report.trust import RELIANCE
+
+#: Sure of three clusters; their stabilities in the server's order.
+SURE = Trust(
+    "clusters", 0.4, 0.93, ((2, 0.05), (3, 0.93), (4, 0.02)), (0.9, 0.8, 0.7), (2, 3)
+)
+NOTHING = Trust("none", -0.01, 0.97, ((1, 0.97), (2, 0.03)), (1.0,), (1,))
+
+
+@pytest.fixture(scope="module")
+def spots():
+    """Three far spots of 60, 70 and 80 rows, and three owners."""
+    rng = np.random.default_rng(0)
+    centers = np.array([[0.0, 0.0], [0.0, 50.0], [50.0, 0.0]])
+    X = rng.normal(np.repeat(centers, (60, 70, 80), axis=0), 1)
+    return X, np.arange(X.shape[0]) % 3
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Have every answer of the default preset come with this trust."""
+    own = Afcl.result
+
+    def tell(trust, **changes):
+        def result(self, state):
+            return replace(own(self, state), trust=trust, **changes)
+
+        monkeypatch.setattr(Afcl, "result", result)
+
+    return tell
+
+
+@pytest.fixture
+def sure(told, spots):
+    told(SURE)
+    X, owner = spots
+    return AFCL(random_state=0).fit(X, clients=owner)
+
+
+class TestAttributes:
+    def test_tell_the_trust(self, sure):
+        assert sure.n_clusters_ == 3
+        assert sure.structure_ == {"verdict": "clusters", "gain": 0.4}
+        assert sure.k_confidence_ == 0.93
+        assert sure.k_confidences_ == {2: 0.05, 3: 0.93, 4: 0.02}
+        assert sure.levels_.tolist() == [2, 3]
+
+    def test_stabilities_are_in_the_order_of_the_clusters(self, sure):
+        assert sure.cluster_sizes_.tolist() == [80, 70, 60]
+        raw = np.array(SURE.stabilities)
+        ranked = np.empty(3)
+        ranked[sure._rank] = raw
+        assert sure.cluster_stability_.tolist() == ranked.tolist()
+
+    def test_are_none_or_empty_where_nothing_is_known(self, told, spots):
+        told(None)
+        X, owner = spots
+        model = AFCL(random_state=0).fit(X, clients=owner)
+        self.check_empty(model)
+        self.check_empty(make_method("k-fed", n_clusters=3).fit(X))
+
+    def check_empty(self, model):
+        assert model.structure_ is None
+        assert model.k_confidence_ is None
+        assert model.k_confidences_ == {}
+        assert model.cluster_stability_.shape == (0,)
+        assert model.levels_.shape == (0,)
+
+    def check_same(self, model, other):
+        for name in ("structure_", "k_confidence_", "k_confidences_"):
+            assert getattr(other, name) == getattr(model, name)
+        for name in ("cluster_stability_", "levels_"):
+            assert getattr(other, name).tolist() == getattr(model, name).tolist()
+
+    def test_are_saved(self, sure, tmp_path):
+        sure.save(tmp_path)
+        self.check_same(sure, AFCL.load(tmp_path))
+
+    def test_an_older_file_loads_without(self, sure, tmp_path):
+        sure.save(tmp_path)
+        written = json.loads((tmp_path / "model.json").read_text())
+        del written["clustering"]["trust"], written["raw"]["trust"]
+        del written["params"]["allow_one"], written["params"]["granularity"]
+        (tmp_path / "model.json").write_text(json.dumps(written))
+        loaded = AFCL.load(tmp_path)
+        self.check_empty(loaded)
+        assert (loaded.allow_one, loaded.granularity) == (True, "auto")
+
+    def test_are_pickled(self, sure):
+        self.check_same(sure, pickle.loads(pickle.dumps(sure)))
+
+    def test_an_older_pickle_loads_without(self, sure, spots):
+        before = copy.deepcopy(vars(sure))
+        for name in (
+            "structure_",
+            "k_confidence_",
+            "k_confidences_",
+            "cluster_stability_",
+            "levels_",
+        ):
+            del before[name]
+        for name in ("_clustering", "_raw"):
+            object.__delattr__(before[name], "trust")
+        old = AFCL.__new__(AFCL)
+        old.__setstate__(before)
+        again = pickle.loads(pickle.dumps(old))
+        self.check_empty(again)
+        assert np.array_equal(again.predict(spots[0]), sure.labels_)
+
+    def test_of_an_unfitted_model_there_are_none(self):
+        assert not hasattr(pickle.loads(pickle.dumps(AFCL())), "structure_")
+
+
+class TestOneCluster:
+    def test_is_an_answer(self, told, spots, tmp_path):
+        X, owner = spots
+        told(
+            NOTHING,
+            sizes=np.array([210.0]),
+            centers=np.array([[0.3, 0.3]]),
+            scores={"silhouette": None},
+        )
+        model = AFCL(random_state=0)
+        with pytest.warns(TrustWarning, match="no clusters found"):
+            model.fit(X, clients=owner)
+        assert model.n_clusters_ == 1
+        assert set(model.labels_) == {0}
+        assert set(model.predict(X)) == {0}
+        assert model.cluster_sizes_.tolist() == [210]
+        assert model.cluster_stability_.tolist() == [1.0]
+        assert model.path_.k[0] == 2
+        assert set(model.cut(3)) == {0, 1, 2}
+        model.save(tmp_path)
+        assert set(AFCL.load(tmp_path).predict(X)) == {0}
+
+
+class TestWarning:
+    def warned(self, spots, **arguments):
+        X, owner = spots
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            AFCL(random_state=0, **arguments).fit(X, clients=owner)
+        assert all(item.filename == __file__ for item in caught)
+        assert all("\n" not in str(item.message) for item in caught)
+        return [(item.category, str(item.message)) for item in caught]
+
+    def test_there_is_none_for_a_sure_answer(self, told, spots):
+        told(SURE)
+        assert self.warned(spots) == []
+        told(replace(SURE, confidence=DOUBTFUL))
+        assert self.warned(spots) == []
+
+    def test_names_the_doubtful_k_and_its_rival(self, told, spots):
+        shares = ((2, 0.2), (3, 0.31), (5, 0.49))
+        told(replace(SURE, confidence=0.31, shares=shares))
+        assert self.warned(spots) == [
+            (
+                TrustWarning,
+                "k = 3 came out of 31% of the resamples only, k = 5 of 49%: look at "
+                "path_ and at other k with cut(k) before you rely on it",
+            )
+        ]
+
+    def test_of_equal_rivals_the_smaller_is_named(self, told, spots):
+        shares = ((2, 0.35), (3, 0.3), (5, 0.35))
+        told(replace(SURE, confidence=0.3, shares=shares))
+        ((_, text),) = self.warned(spots)
+        assert "only, k = 2 of 35%: look" in text
+
+    def test_rivals_may_not_be_known(self, told, spots):
+        told(replace(SURE, confidence=0.3, shares=()))
+        ((_, text),) = self.warned(spots)
+        assert text.startswith("k = 3 came out of 30% of the resamples only: look at")
+
+    def test_is_the_gravest_one(self, told, spots):
+        told(replace(SURE, verdict="unclear", confidence=0.1))
+        ((kind, text),) = self.warned(spots)
+        assert kind is TrustWarning
+        assert text.startswith("cannot tell whether there are clusters, k = 3 is a")
+
+    def test_clusters_that_were_insisted_on(self, told, spots):
+        told(replace(NOTHING, stabilities=(0.1, 0.1, 0.1), confidence=0.0))
+        ((kind, text),) = self.warned(spots, allow_one=False)
+        assert kind is TrustWarning
+        assert "the 3 clusters are pieces of one cloud" in text
+
+    def test_begins_where_the_words_end(self):
+        assert [least for least, _ in RELIANCE][-2] == DOUBTFUL
+
+    def test_more_clusters_than_cells_can_show(self, told, spots):
+        told(SURE)
+        X, owner = spots
+        assert self.warned((X, owner), privacy="summary") == [
+            (
+                SmallClientsWarning,
+                "sites hold about 70 rows for 3 clusters: cells of 5 rows mix clusters "
+                "there; let privacy=None choose sums over sites (three sites or more), "
+                "or secure+summary",
+            )
+        ]
+        assert self.warned((X, owner), privacy="summary", min_cell=4) == []
+        assert self.warned((X, owner % 2), privacy="summary") == []
+        assert self.warned((X, owner)) == []
+
+
+class TestOptions:
+    def test_reach_the_method(self):
+        arguments = {"allow_one": False, "granularity": "fine"}
+        _, options, _ = resolve(AFCL(**arguments).get_params())
+        assert {name: options[name] for name in arguments} == arguments
+        _, options, _ = resolve(AFCL(preset="paper", **arguments).get_params())
+        assert not arguments.keys() & options.keys()
+
+    def test_are_keyword_only_and_have_defaults(self):
+        assert AFCL().allow_one is True
+        assert AFCL().granularity == "auto"
