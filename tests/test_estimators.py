@@ -141,6 +141,7 @@ class TestLevel:
         ],
     )
     @pytest.mark.filterwarnings("ignore::afcl.exceptions.PrivacyWarning")
+    @pytest.mark.filterwarnings("ignore::afcl.exceptions.SmallClientsWarning")
     def test_the_level_is_told(self, far, sites, arguments, level):
         X, owner = far
         model = AFCL(random_state=0, **arguments).fit(X, clients=owner % sites)
@@ -521,6 +522,7 @@ class TestPickling:
 
     @pytest.mark.parametrize("how", ["fit", "fit_clients"])
     @pytest.mark.parametrize("privacy", ["summary", "grouped(3)", "secure"])
+    @pytest.mark.filterwarnings("ignore::afcl.exceptions.SmallClientsWarning")
     def test_holds_no_row(self, how, privacy):
         X = np.random.default_rng(0).normal(size=(600, 40))
         owner = np.repeat(np.arange(12), 50)
