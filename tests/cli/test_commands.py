@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -16,8 +17,10 @@ import pytest
 from afcl import __version__
 from afcl.cli import main
 from afcl.cli.run import in_words
+from afcl.core.protocol import Trust
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_sd1
+from afcl.methods.afcl import Afcl
 from afcl.registry import LEVELS
 from afcl.trace import read_trace
 
@@ -185,11 +188,13 @@ class TestRun:
         config = tmp_path / "run.toml"
         config.write_text(
             'participation = "random"\nmin-cell = 8\ndrop = ["v"]\nseed = 7\n'
-            'n_seeds = 40\ncriterion = "ch"\n'
+            'n_seeds = 40\ncriterion = "ch"\nallow_one = false\n'
+            'granularity = "coarse"\n'
         )
         code, out, _ = call(
             capsys, "run", *sites, "--out", tmp_path / "o", "--json",
             "--config", config, "--seed", 9, "--max-clusters", 12,
+            "--granularity", "fine",
         )  # fmt: skip
         assert code == 0
         result = json.loads(out)
@@ -197,8 +202,18 @@ class TestRun:
         assert chosen["seed"] == 9
         assert (chosen["min_cell"], chosen["criterion"]) == (8, "ch")
         assert (chosen["n_seeds"], chosen["max_clusters"]) == (40, 12)
+        assert (chosen["allow_one"], chosen["granularity"]) == (False, "fine")
         assert result["columns"] == ["u"]
         assert max(level["k"] for level in result["path"]) <= 12
+
+    @pytest.mark.parametrize(
+        ("flags", "one"), [([], True), (["--at-least-two"], False)]
+    )
+    def test_one_cluster_may_be_ruled_out(self, sites, tmp_path, capsys, flags, one):
+        command = ("run", *sites, "--out", tmp_path / "o", "--json")
+        code, out, _ = call(capsys, *command, *flags)
+        assert code == 0
+        assert json.loads(out)["parameters"]["allow_one"] is one
 
     def test_participation_as_numbers(self, sites, tmp_path, capsys):
         code, out, _ = call(
@@ -237,6 +252,103 @@ class TestRun:
         assert code == 0
         assert "every row" in err
         assert "this preset sends every row" in out
+
+
+class TestTrust:
+    """How far the answer can be believed; answers with a trust made up by hand."""
+
+    SURE = Trust(
+        "clusters",
+        0.5,
+        0.93,
+        ((3, 0.02), (4, 0.93), (5, 0.05)),
+        (0.99, 0.98, 0.97, 0.96),
+        (2, 4, 9),
+    )
+
+    @pytest.fixture
+    def told(self, sites, tmp_path, capsys, monkeypatch):
+        own = Afcl.result
+
+        def tell(trust, *options, **changes):
+            def result(self, state):
+                return replace(own(self, state), trust=trust, **changes)
+
+            monkeypatch.setattr(Afcl, "result", result)
+            code, out, err = call(capsys, "run", *sites, "--out", tmp_path, *options)
+            assert code == 0
+            return (
+                out.splitlines(),
+                err,
+                json.loads((tmp_path / "result.json").read_text()),
+            )
+
+        return tell
+
+    def test_stands_between_silhouette_and_cost(self, told):
+        lines, err, result = told(self.SURE)
+        assert lines[0].startswith("4 clusters in 2,300 rows at 5 sites: 1,500, ")
+        assert lines[1].startswith("Silhouette")
+        assert lines[2:4] == [
+            "k = 4 in 93 % of resamples (can be relied on); also 5 (5 %), 3 (2 %).",
+            "Also worth a look: k = 2, 9 (granularity coarse / fine).",
+        ]
+        assert lines[4].startswith("5 rounds, at most 6 messages a site")
+        assert err == ""
+        assert result["structure"] == {"verdict": "clusters", "gain": 0.5}
+        assert result["levels"] == [2, 4, 9]
+        assert sorted(result["confidence"]["clusters"]) == [0.96, 0.97, 0.98, 0.99]
+
+    def test_no_clusters(self, told, tmp_path):
+        lines, _, result = told(
+            Trust("none", 0.0, 1.0, ((1, 1.0),), (1.0,), (1,)),
+            sizes=np.array([2300.0]),
+            centers=np.array([[0.5, 0.5]]),
+            scores={"silhouette": None},
+        )
+        assert lines[:3] == [
+            "No clusters found in 2,300 rows at 5 sites.",
+            "Nothing parts the rows: they are one cloud as far as the sites' messages "
+            "show.",
+            "k = 1 in 100 % of resamples (can be relied on).",
+        ]
+        assert result["n_clusters"] == 1
+        assert result["sizes"] == [2300]
+        assert (tmp_path / "labels" / "site0.csv").read_text().split()[1:3] == ["0"] * 2
+        assert len((tmp_path / "centers.csv").read_text().splitlines()) == 2
+        assert result["path"][0]["k"] == 2
+
+    def test_unclear(self, told):
+        lines, _, _ = told(replace(self.SURE, verdict="unclear", confidence=0.4))
+        assert lines[0].startswith("4 clusters in 2,300 rows")
+        assert lines[2].startswith("Cannot tell whether there are clusters: ")
+        assert "(do not rely on it)" in lines[3]
+
+    def test_one_cluster_that_was_asked_for(self, told):
+        lines, _, _ = told(None, "--max-clusters", 1)
+        assert lines[0] == "1 cluster in 2,300 rows at 5 sites: 2,300 rows."
+        assert " rounds, at most " in lines[1]
+
+    def test_an_older_result_is_told_as_before(self, told):
+        _, _, result = told(self.SURE)
+        plain = in_words({**result, "structure": None, "confidence": None})
+        for key in ("structure", "confidence", "levels"):
+            del result[key]
+        assert len(in_words(result)) == 3
+        assert in_words(result) == plain[:2] + plain[3:]
+
+    def test_more_clusters_than_cells_can_show(self, sites, tmp_path, capsys):
+        few = []
+        for path in sites[:3]:
+            few.append(tmp_path / path.name)
+            few[-1].write_text("".join(path.read_text().splitlines(True)[:41]))
+        command = ("run", *few, "--out", tmp_path / "o")
+        code, _, err = call(capsys, *command, "--privacy", "summary")
+        assert code == 0
+        assert err.startswith("warning: sites hold about 40 rows for ")
+        assert err.count("\n") == 1
+        assert call(capsys, *command, "--privacy", "summary")[2] == ""
+        assert call(capsys, *command, "--force")[2] == ""
 
 
 class TestRivals:
@@ -340,6 +452,10 @@ class TestKilled:
         (["run", "{0}", "--out", "o", "--participation", "2"], "must lie in [0, 1]"),
         (["run", "{0}", "--out", "o", "--participation", "1,1"], "for 1 clients"),
         (["run", "{0}", "--out", "o", "--criterion", "gap"], "unknown criterion"),
+        (
+            ["run", "{0}", "--out", "o", "--granularity", "mid"],
+            "granularity must be one of coarse, auto, fine, not 'mid'",
+        ),
         (["run", "{0}", "--out", "o", "--config", "no.toml"], "cannot read no.toml"),
         (["predict", "nowhere", "{0}"], "holds no finished run"),
         (["walk"], "No such command 'walk'"),
@@ -366,6 +482,9 @@ def test_bad_input_gets_one_line_and_exit_code_2(
         ("drop = 'v'\n", "drop must be a list of texts"),
         ("n-seeds = 1.5\n", 'n-seeds must be "auto" or a whole number'),
         ("preset = 3\n", "preset must be a text"),
+        ("allow_one = 1\n", "allow_one must be true or false, not 1"),
+        ("granularity = 2\n", "granularity must be a text"),
+        ("granularity = 'mid'\n", "granularity must be one of coarse, auto, fine"),
         ("participation = {a = 1}\n", "participation must be"),
         ("= broken", "is not TOML"),
     ],

@@ -26,6 +26,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs end before they begin, with their plan written."""
+
+    class Broken:
+        def serve(self, *given: object) -> None:
+            raise InputError("no engine here")
+
+    module = import_module("afcl.cli.serve")
+    monkeypatch.setattr(module, "get_launcher", lambda name: Broken())
+
+
 def said(capsys: pytest.CaptureFixture[str], code: int, *words: object) -> str:
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
@@ -50,6 +62,7 @@ JOIN = ("join", "127.0.0.1:1", "--data", "a.csv", "--name", "a", "--out", "mine"
         (("serve", "--out", "r", "--ranges", "age"), "COLUMN=LOW:HIGH"),
         (("serve", "--out", "r", "--ranges", "age=9:1"), "COLUMN=LOW:HIGH"),
         (("serve", "--out", "r", "--config", "no.toml"), "cannot read no.toml"),
+        (("serve", "--out", "r", "--granularity", "mid"), "one of coarse, auto, fine"),
         (JOIN, "--insecure"),
         ((*JOIN, "--ca", "a.csv"), "--ca needs --key"),
         ((*JOIN, "--ca", "no.crt", "--key", "no"), "no file no.crt"),
@@ -89,17 +102,11 @@ def test_a_folder_that_holds_a_run(capsys: pytest.CaptureFixture[str], here: Pat
 def test_the_level_of_a_run_is_told(
     capsys: pytest.CaptureFixture[str],
     here: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    no_engine: None,
     words: tuple[str, ...],
     level: str,
     line: str,
 ):
-    class Broken:
-        def serve(self, *given: object) -> None:
-            raise InputError("no engine here")
-
-    module = import_module("afcl.cli.serve")
-    monkeypatch.setattr(module, "get_launcher", lambda name: Broken())
     with pytest.raises(SystemExit):
         main(["serve", "--out", "r", "--insecure", *words])
     told = [text for text in capsys.readouterr().err.splitlines() if "privacy" in text]
@@ -109,6 +116,32 @@ def test_the_level_of_a_run_is_told(
     assert plan.parameters is not None
     assert plan.parameters["privacy"] == level
     assert plan.parameters.get("privacy_reason", "") == line
+
+
+@pytest.mark.parametrize(
+    ("words", "one", "granularity"),
+    [
+        ((), True, "auto"),
+        (("--at-least-two", "--granularity", "fine"), False, "fine"),
+        (("--config", "run.toml"), False, "coarse"),
+        (("--config", "run.toml", "--granularity", "fine"), False, "fine"),
+    ],
+)
+def test_how_fine_the_answer_is_travels_with_the_run(
+    here: Path,
+    no_engine: None,
+    words: tuple[str, ...],
+    one: bool,
+    granularity: str,
+):
+    (here / "run.toml").write_text('allow-one = false\ngranularity = "coarse"\n')
+    with pytest.raises(SystemExit):
+        main(["serve", "--out", "r", "--insecure", *words])
+    plan = RunPlan.read(here / "r")
+    assert plan.parameters is not None
+    for kept in (plan.options, plan.parameters):
+        assert kept["allow_one"] is one
+        assert kept["granularity"] == granularity
 
 
 def test_a_site_that_is_told_something_else(

@@ -13,9 +13,11 @@ import typer
 
 from afcl.cli.settings import (
     MISSING,
+    AtLeastTwo,
     Cohort,
     Columns,
     Drop,
+    Granularity,
     Seed,
     Stream,
     bounds,
@@ -111,6 +113,8 @@ def run(
     n_seeds: Seeds = None,
     max_clusters: Most = None,
     criterion: Criterion = None,
+    allow_one: AtLeastTwo = None,
+    granularity: Granularity = None,
     contacts: Contacts = None,
     max_rounds: Rounds = None,
     config: Config = None,
@@ -195,7 +199,9 @@ def cluster_files(
         if small is not None:
             print(f"warning: {small}", file=sys.stderr)
     scale = "minmax" if public is None else in_order(public, sites.columns)
-    return execute(sites, out, method, options, parameters, identity, scale), False
+    result = execute(sites, out, method, options, parameters, identity, scale)
+    warn_of_fine(result)
+    return result, False
 
 
 def _needing(chosen: dict[str, Any], level: str) -> str:
@@ -245,17 +251,60 @@ def chosen_method(chosen: dict[str, Any]) -> tuple[AnyMethod, dict[str, Any], st
     return get_method(chosen["method"]), options, "rival"
 
 
+def warn_of_fine(result: dict[str, Any]) -> None:
+    """Say so if there are more clusters than the cells of the sites can show."""
+    from afcl.privacy import too_fine
+
+    parameters, k = result["parameters"], result["n_clusters"]
+    if parameters.get("privacy", "rival") == "rival":
+        return
+    sizes = [site["rows"] for site in result["sites"]]
+    note = too_fine(sizes, k, parameters["min_cell"], parameters["privacy"])
+    if note is not None:
+        print(f"warning: {note}", file=sys.stderr)
+
+
+def found_nothing(result: dict[str, Any]) -> bool:
+    """Whether the answer is that there are no clusters."""
+    verdict = (result.get("structure") or {}).get("verdict")
+    return bool(result["n_clusters"] == 1 and verdict == "none")
+
+
+def headline(result: dict[str, Any]) -> str:
+    """Say how many clusters there are, without a full stop."""
+    sites, k = result["sites"], result["n_clusters"]
+    text = f"{k} {'cluster' if k == 1 else 'clusters'}"
+    if found_nothing(result):
+        text = "No clusters found"
+    return (
+        f"{text} in {sum(site['rows'] for site in sites):,} rows "
+        f"at {len(sites)} {'site' if len(sites) == 1 else 'sites'}"
+    )
+
+
+def trust_in_words(result: dict[str, Any]) -> list[str]:
+    """Say how far the answer can be believed, if the result says so."""
+    from afcl.report import trust
+
+    k, structure = result["n_clusters"], result.get("structure")
+    # That there are clusters says the headline.
+    plain = structure is not None and structure["verdict"] == "clusters"
+    lines = [
+        "" if plain else trust.verdict_words(structure, k),
+        trust.confidence_words(result.get("confidence"), k),
+        trust.levels_words(result.get("levels"), k),
+    ]
+    return [line for line in lines if line]
+
+
 def in_words(result: dict[str, Any]) -> list[str]:
     """Say what was found, in a few lines."""
     sites, k = result["sites"], result["n_clusters"]
-    rows = sum(site["rows"] for site in sites)
     sent = sum(site["bytes"] for site in sites)
     most = max(site["messages"] for site in sites)
-    lines = [
-        f"{k} {'cluster' if k == 1 else 'clusters'} in {rows:,} rows "
-        f"at {len(sites)} {'site' if len(sites) == 1 else 'sites'}"
-        + (f": {_sizes(result['sizes'])} rows." if result["sizes"] else ".")
-    ]
+    told = result["sizes"] and not found_nothing(result)
+    sizes = f": {_sizes(result['sizes'])} rows." if told else "."
+    lines = [headline(result) + sizes]
     score = result["scores"].get("silhouette")
     rivals = [
         (level["scores"]["silhouette"], level["k"])
@@ -268,6 +317,7 @@ def in_words(result: dict[str, Any]) -> list[str]:
             score, k = max(rivals)
             text += f"; next best k = {k} with {score:.3f}"
         lines.append(text + ".")
+    lines += trust_in_words(result)
     lines.append(
         f"{result['rounds']} rounds, at most {most} "
         f"{'message' if most == 1 else 'messages'} a site, "

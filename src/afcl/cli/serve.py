@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afcl.cli.settings import Cohort, EngineName, Insecure, Seed, bounds, settings
+from afcl.cli.settings import (
+    AtLeastTwo,
+    Cohort,
+    EngineName,
+    Granularity,
+    Insecure,
+    Seed,
+    bounds,
+    settings,
+)
 from afcl.exceptions import InputError
 from afcl.registry import ways_to_write
 from afcl.runtime.live.engines import DEFAULT, get_launcher
@@ -93,6 +102,8 @@ def serve(
     ] = None,
     privacy: Level = None,
     cohort: Cohort = None,
+    allow_one: AtLeastTwo = None,
+    granularity: Granularity = None,
     seed: Seed = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with settings as for 'afcl run'.")
@@ -117,6 +128,8 @@ def serve(
             "min_cell": min_cell,
             "privacy": privacy,
             "cohort": cohort,
+            "allow_one": allow_one,
+            "granularity": granularity,
             "seed": seed,
             "columns": tuple(columns),
         }
@@ -201,6 +214,7 @@ def _coordinate(
 ) -> None:
     """Start the engine, watch the run, end the engine whatever happens."""
     from afcl.cli.report import write_at_the_end
+    from afcl.cli.run import headline, trust_in_words, warn_of_fine
     from afcl.cli.signals import Ended, ended_by_signals
     from afcl.exceptions import Interrupted
     from afcl.runtime.live.server import FAILED
@@ -217,11 +231,9 @@ def _coordinate(
     result = read_result(folder)
     page = write_at_the_end(folder)
     look = "" if page is None else f"; look at {page} in a browser"
-    typer.echo(
-        f"{result['n_clusters']} clusters in "
-        f"{sum(site['rows'] for site in result['sites']):,} rows at "
-        f"{len(result['sites'])} sites. Result in {folder}{look}."
-    )
+    warn_of_fine(result)
+    typer.echo(f"{headline(result)}. Result in {folder}{look}.")
+    _echo(trust_in_words(result))
 
 
 def _watch(folder: Path, server: Server, keys: bool) -> None:

@@ -26,6 +26,22 @@ Cohort = Annotated[
     int | None,
     typer.Option(help="Sites whose sums are read together (all, at least 3)."),
 ]
+#: Typed, it makes `allow_one` false, as a TOML file calls it.
+AtLeastTwo = Annotated[
+    bool | None,
+    typer.Option(
+        " /--at-least-two",
+        help="Answer with two clusters or more, also if nothing parts the rows.",
+        show_default=False,
+    ),
+]
+Granularity = Annotated[
+    str | None,
+    typer.Option(
+        help="Which believable k is the answer: auto (the best), coarse (the "
+        "smallest) or fine (the largest)."
+    ),
+]
 Stream = Annotated[
     bool | None,
     typer.Option(
@@ -60,10 +76,14 @@ DEFAULTS: dict[str, Any] = {
     "n_seeds": "auto",
     "max_clusters": "auto",
     "criterion": "auto",
+    "allow_one": True,
+    "granularity": "auto",
     "contacts": 3,
     "max_rounds": 100,
 }
 _LISTS = ("columns", "drop", "ranges")
+#: Numbers, or "auto": whatever there are.
+_COUNTS = ("n_seeds", "max_clusters")
 
 
 def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,7 +129,9 @@ def _check_type(config: Path, key: str, name: str, value: Any) -> None:
     if name in _LISTS:
         fits = isinstance(value, list) and all(isinstance(v, str) for v in value)
         wanted = "a list of texts"
-    elif default == "auto" and name != "criterion":
+    elif isinstance(default, bool):
+        fits, wanted = isinstance(value, bool), "true or false"
+    elif name in _COUNTS:
         fits = value == "auto" or type(value) is int
         wanted = '"auto" or a whole number'
     elif isinstance(default, int) or name == "n_clusters":
