@@ -13,10 +13,12 @@ import pytest
 
 from afcl import Replay
 from afcl.core.messages import Hello
+from afcl.core.protocol import Trust
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_sd1
 from afcl.exceptions import AfclError, InputError
 from afcl.methods import get_method
+from afcl.methods.afcl import Afcl
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.live.admission import Admission
@@ -188,6 +190,29 @@ def test_four_sites_find_four_clusters(tmp_path, seed):
         assert labels.shape[0] == tables[address - 100].shape[0]
         assert np.bincount(labels, minlength=4).tolist() == own["site"]["sizes"]
     assert_same(folder, tables)
+
+
+def test_every_site_takes_home_how_far_to_believe_it(tmp_path, monkeypatch):
+    stabilities = (0.9, 0.8, 0.7, 0.6)
+    trust = Trust("clusters", 0.5, 0.8, ((3, 0.2), (4, 0.8)), stabilities, (3, 4))
+    own = Afcl.result
+    monkeypatch.setattr(
+        Afcl, "result", lambda self, state: replace(own(self, state), trust=trust)
+    )
+    _, folders = write_sites(tmp_path)
+    folder = plan(tmp_path / "run", options={"allow_one": False, "granularity": "fine"})
+    serve_run(ListEngine(folders), folder)
+    for home in (folder, *folders.values()):
+        told = read_result(home)
+        assert told["n_clusters"] == 4
+        assert told["structure"] == {"verdict": "clusters", "gain": 0.5}
+        assert told["levels"] == [3, 4]
+        # In the server's order, as are the centres.
+        assert told["confidence"] == {
+            "k": 0.8,
+            "by_k": {"3": 0.2, "4": 0.8},
+            "clusters": list(stabilities),
+        }
 
 
 @pytest.mark.parametrize(
