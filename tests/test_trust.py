@@ -5,10 +5,12 @@ The answers are real ones with a trust that was made up by hand.
 """
 
 import copy
+import inspect
 import json
 import pickle
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -226,12 +228,16 @@ class TestWarning:
 
 class TestOptions:
     def test_reach_the_method(self):
-        arguments = {"allow_one": False, "granularity": "fine"}
+        arguments: dict[str, Any] = {"allow_one": False, "granularity": "fine"}
         _, options, _ = resolve(AFCL(**arguments).get_params())
         assert {name: options[name] for name in arguments} == arguments
         _, options, _ = resolve(AFCL(preset="paper", **arguments).get_params())
         assert not arguments.keys() & options.keys()
 
-    def test_are_keyword_only_and_have_defaults(self):
-        assert AFCL().allow_one is True
-        assert AFCL().granularity == "auto"
+    @pytest.mark.parametrize(
+        ("name", "default"), [("allow_one", True), ("granularity", "auto")]
+    )
+    def test_are_keyword_only_and_have_defaults(self, name, default):
+        option = inspect.signature(AFCL).parameters[name]
+        assert option.kind is option.KEYWORD_ONLY
+        assert option.default == default

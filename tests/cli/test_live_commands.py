@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.report.folders import result_of
 
 from afcl.cli import main
 from afcl.cli.status import RunLog
@@ -142,6 +146,60 @@ def test_how_fine_the_answer_is_travels_with_the_run(
     for kept in (plan.options, plan.parameters):
         assert kept["allow_one"] is one
         assert kept["granularity"] == granularity
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines", "warned"),
+    [
+        ({}, ["3 clusters in ROWS rows at 4 sites."], True),
+        (
+            {
+                "structure": {"verdict": "unclear", "gain": None},
+                "confidence": {"k": 0.6, "by_k": {"3": 0.6, "5": 0.4}, "clusters": []},
+                "levels": [3, 5],
+            },
+            [
+                "3 clusters in ROWS rows at 4 sites.",
+                "Cannot tell whether there are clusters: ",
+                "k = 3 in 60 % of resamples (uncertain); also 5 (40 %).",
+                "Also worth a look: k = 5 (granularity fine).",
+            ],
+            True,
+        ),
+        (
+            {"k": 1, "structure": {"verdict": "none", "gain": 0.0}},
+            ["No clusters found in ROWS rows at 4 sites.", "Nothing parts the rows: "],
+            False,
+        ),
+    ],
+)
+def test_the_end_of_a_run_is_told(
+    capsys: pytest.CaptureFixture[str],
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    lines: list[str],
+    warned: bool,
+):
+    result = result_of(**changes)
+    rows = sum(site["rows"] for site in result["sites"])
+
+    class Quick:
+        @contextmanager
+        def serve(self, folder: Path, *given: object) -> Iterator[Any]:
+            (folder / "result.json").write_text(json.dumps(result))
+            yield SimpleNamespace(begin=lambda: None)
+
+    module = import_module("afcl.cli.serve")
+    monkeypatch.setattr(module, "get_launcher", lambda name: Quick())
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--out", "r", "--insecure"])
+    assert ended.value.code == 0
+    out, err = capsys.readouterr()
+    said = out.splitlines()[1:]
+    for line, begins in zip(said, lines, strict=True):
+        assert line.startswith(begins.replace("ROWS", str(rows)))
+    assert ("warning: sites hold about" in err) is warned
 
 
 def test_a_site_that_is_told_something_else(
