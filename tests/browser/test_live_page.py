@@ -7,7 +7,14 @@ import re
 import time
 
 import pytest
-from tests.report.folders import events_of, prepare, result_of, to_lines, write_run
+from tests.report.folders import (
+    TRUSTED,
+    events_of,
+    prepare,
+    result_of,
+    to_lines,
+    write_run,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -56,6 +63,18 @@ def test_a_run_from_its_beginning_to_its_end(show, board, tmp_path, width, schem
     wait_for(page, "done")
     page.locator("h1", has_text="3 clusters").wait_for(timeout=1000 * SOON)
     page.locator('svg.k-path [data-chosen="3"]').first.wait_for(timeout=1000 * SOON)
+
+
+def test_the_end_of_a_run_without_clusters(show, board, tmp_path):
+    folder = write_run(tmp_path / "run", None, fresh())
+    page = show(board(folder).url)
+    wait_for(page, "running")
+    write_run(folder, result_of(1, **TRUSTED["none"]))
+    wait_for(page, "done")
+    page.locator("h1", has_text="No clusters found").wait_for(timeout=1000 * SOON)
+    page.wait_for_function("document.title === 'done · No clusters found'")
+    assert page.locator("#status").get_attribute("class") == "status is-doubtful"
+    assert page.locator("#trust").is_visible()
 
 
 def test_a_failed_run_says_why(show, board, tmp_path):

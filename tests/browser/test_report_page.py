@@ -6,7 +6,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.report.folders import events_of, result_of, scenarios, write_run
+from tests.report.folders import (
+    TRUSTED,
+    events_of,
+    result_of,
+    scenarios,
+    write_run,
+)
 
 from afcl.report import OwnRows, write_report
 
@@ -34,7 +40,10 @@ def ground(page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("kind", ["plain", "wide", "crowd", "half", "one", "rival"])
+@pytest.mark.parametrize(
+    "kind",
+    ["plain", "wide", "crowd", "half", "one", "rival", "sure", "none", "doubtful"],
+)
 def test_every_page_fits_every_window(show, folders, tmp_path, kind, width, scheme):
     page = show(folders[kind] / "report.html", width, scheme)
     page.screenshot(path=tmp_path / f"{kind}-{width}-{scheme}.png", full_page=True)
@@ -42,7 +51,7 @@ def test_every_page_fits_every_window(show, folders, tmp_path, kind, width, sche
     assert fits(page)
     assert (ground(page) < 60) == (scheme == "dark")
     assert page.locator("h1").is_visible()
-    assert page.locator("h2").count() == 4
+    assert page.locator("h2").count() == (5 if kind in TRUSTED else 4)
 
 
 @pytest.mark.parametrize("kind", ["flat", "line", "coordinator", "failed", "site"])
@@ -77,6 +86,57 @@ def test_the_marker_sits_at_the_chosen_k(show, folders, width):
         for level in result["path"]
     ]
     assert min(heights) == pytest.approx(dot[1], abs=0.1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_only_what_can_be_believed_looks_like_a_success(show, folders, scheme):
+    def looks(kind):
+        page = show(folders[kind] / "report.html", scheme=scheme)
+        colour = "e => getComputedStyle(e).color"
+        border = "e => getComputedStyle(e).borderLeftColor"
+        sign = "e => getComputedStyle(e, '::before').content"
+        badge = page.locator("#status")
+        return (
+            badge.evaluate(colour),
+            badge.evaluate(sign),
+            page.locator(".trust").evaluate(border),
+        )
+
+    good, tick, edge = looks("sure")
+    assert tick == '"✓ "'
+    for kind in ("none", "unclear", "doubtful"):
+        colour, sign, border = looks(kind)
+        assert colour != good
+        assert sign != tick
+        assert border != edge
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_trust_comes_first_and_leads_to_other_levels(show, folders, width):
+    page = show(folders["sure"] / "report.html", width)
+    tops = [
+        page.locator(place).first.bounding_box()["y"]
+        for place in ("h1", "#trust", ".tiles", "#path")
+    ]
+    assert tops == sorted(tops)
+    # The bars by keyboard.
+    page.locator("svg.shares-of-k [data-tip]").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tip").text_content() == "k = 3: 96% of the tries"
+    # The link brings the level and its curve into view; the mark stands below it.
+    page.locator(".trust a", has_text="5").click()
+    page.wait_for_function(
+        """() => {
+            const box = document.querySelector("#k-5:target").getBoundingClientRect();
+            return box.top >= 200 && box.bottom <= innerHeight;
+        }"""
+    )
+    middle = """mark => {
+        const box = mark.getBoundingClientRect();
+        return box.left + box.width / 2;
+    }"""
+    tick = page.locator('[data-believable="5"]').evaluate(middle)
+    assert tick == pytest.approx(page.locator("#k-5").evaluate(middle), abs=1.5)
 
 
 def test_switching_a_site_changes_the_bars(show, folders):
@@ -127,7 +187,7 @@ def test_pointer_and_keyboard_tell_the_same(show, folders):
 
 
 def test_everything_is_reached_by_the_tab_key(show, folders):
-    page = show(folders["plain"] / "report.html")
+    page = show(folders["sure"] / "report.html")
     seen = set()
     for _ in range(80):
         page.keyboard.press("Tab")
@@ -137,13 +197,14 @@ def test_everything_is_reached_by_the_tab_key(show, folders):
                     const at = document.activeElement;
                     const group = at.closest("[data-marks]");
                     const picture = group && group.closest("svg, table");
-                    return at.id || (picture && picture.getAttribute("class"))
-                        || at.className || at.tagName;
+                    return (picture && picture.getAttribute("class"))
+                        || at.id || at.className || at.tagName;
                 }"""
             )
         )
     assert {"site", "A", "SUMMARY", "profile", "participation"} <= seen
     assert {"figure k-path", "figure tree", "figure sizes", "figure map"} <= seen
+    assert "figure shares-of-k" in seen
 
 
 def test_arrows_walk_tables_in_two_directions(show, folders):

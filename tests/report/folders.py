@@ -83,6 +83,41 @@ def result_of(
     return {**made, **changes}
 
 
+def trust_of(
+    verdict: str = "clusters",
+    gain: float | None = 0.5,
+    k: float = 0.96,
+    by_k: dict[int, float] | None = None,
+    clusters: tuple[float, ...] = (0.98, 0.97, 0.95),
+    levels: tuple[int, ...] = (3, 5),
+) -> dict[str, Any]:
+    """What a result of 3 clusters says of how far it can be believed."""
+    shares = {2: 0.04, 3: 0.96} if by_k is None else by_k
+    return {
+        "structure": {"verdict": verdict, "gain": gain},
+        "confidence": {
+            "k": k,
+            "by_k": {str(level): share for level, share in shares.items()},
+            "clusters": list(clusters),
+        },
+        "levels": list(levels),
+    }
+
+
+#: Runs that say how far they can be believed, by what they say.
+TRUSTED = {
+    "sure": trust_of(),
+    "none": trust_of("none", -0.01, 0.97, {1: 0.97, 2: 0.03}, (1.0,), (1,)),
+    "unclear": trust_of("unclear", None, 0.6, {2: 0.4, 3: 0.6}, levels=()),
+    "doubtful": trust_of(
+        k=0.3,
+        by_k={2: 0.1, 3: 0.3, **dict.fromkeys(range(4, 16), 0.05)},
+        clusters=(0.9, 0.4, 0.6),
+        levels=(2,),
+    ),
+}
+
+
 def events_of(
     n_sites: int = 4,
     rounds: int = 5,
@@ -184,7 +219,14 @@ def scenarios(folder: Path) -> dict[str, Path]:
         del said["sizes"]
     del site["sites"]
     plan = {"min_clients": 3, "parameters": site["parameters"]}
+    trusted = {
+        name: write_run(
+            folder / name, result_of(1 if name == "none" else 3, **said), events_of()
+        )
+        for name, said in TRUSTED.items()
+    }
     return {
+        **trusted,
         "plain": write_run(folder / "plain", result_of(), events_of()),
         "flat": write_run(
             folder / "flat", result_of(n_features=2), events_of(n_features=2)

@@ -14,7 +14,7 @@ from afcl.dashboard.app import make_app
 from afcl.dashboard.watch import Watcher
 from afcl.exceptions import InputError
 
-from .folders import events_of, result_of, to_lines, write_run
+from .folders import events_of, result_of, to_lines, trust_of, write_run
 
 testclient = pytest.importorskip("fastapi.testclient")
 
@@ -38,6 +38,16 @@ def test_the_page_and_its_body(tmp_path):
     assert part["html"].startswith("<header>")
     assert part["html"] in whole.text
     assert here.get("/docs").status_code == 404
+
+
+def test_the_live_page_is_no_louder_than_the_report(tmp_path):
+    said = trust_of("none", -0.01, 0.97, {1: 0.97, 2: 0.03}, (1.0,), (1,))
+    here = client(write_run(tmp_path / "run", result_of(1, **said), events_of()))
+
+    part = here.get("/page").json()
+    assert (part["word"], part["text"]) == ("doubtful", "done")
+    assert "<h1>No clusters found</h1>" in part["html"]
+    assert 'id="trust"' in part["html"]
 
 
 def test_a_folder_to_come_is_waited_for(tmp_path):

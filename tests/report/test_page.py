@@ -55,7 +55,7 @@ def pages(tmp_path_factory):
 
 KINDS = (
     "plain flat line wide crowd half one rival no-centers coordinator failed site "
-    "waiting"
+    "waiting sure none unclear doubtful"
 ).split()
 
 

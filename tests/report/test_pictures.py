@@ -76,7 +76,7 @@ def test_shapes_differ():
 
 def test_the_ring_sits_on_the_chosen_k(folders):
     said = path_section(read_run_folder(folders["plain"]))
-    curve = said.split("</svg>")[0]
+    curve = said.split('class="figure k-path"')[1].split("</svg>")[0]
     ring = re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"[^>]*data-chosen="3"', curve)
     dot = re.search(
         r'<circle[^>]*cx="([\d.]+)" cy="([\d.]+)" r="3.5" data-k="3"', curve

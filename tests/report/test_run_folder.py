@@ -8,10 +8,24 @@ import pytest
 
 from afcl.exceptions import InputError
 from afcl.report import read_run_folder, state_of
-from afcl.report.run_folder import COORDINATOR, MEMBER, SIMULATION, read_so_far
+from afcl.report.run_folder import (
+    COORDINATOR,
+    MEMBER,
+    SIMULATION,
+    TrustFacts,
+    read_so_far,
+)
 from afcl.trace import Attendance, attendance, history_of
 
-from .folders import events_of, prepare, result_of, scenarios, to_lines, write_run
+from .folders import (
+    events_of,
+    prepare,
+    result_of,
+    scenarios,
+    to_lines,
+    trust_of,
+    write_run,
+)
 
 
 def test_a_finished_run_is_read_whole(tmp_path):
@@ -27,6 +41,49 @@ def test_a_finished_run_is_read_whole(tmp_path):
     assert run.tree is not None
     assert run.tree.merges[0] == (0, 1, 1.0, 20)
     assert run.criterion == "silhouette"
+
+
+def test_trust_is_read_where_it_is(tmp_path):
+    result = result_of(**trust_of(by_k={10: 0.01, 3: 0.96}, levels=(5, 3, 3)))
+    trust = read_run_folder(write_run(tmp_path / "new", result)).trust
+    assert trust == TrustFacts(
+        "clusters", 0.5, 0.96, ((3, 0.96), (10, 0.01)), (0.98, 0.97, 0.95), (3, 5)
+    )
+    assert read_run_folder(write_run(tmp_path / "old", result_of())).trust is None
+    silent = result_of(structure=None, confidence=None, levels=[])
+    rival = write_run(tmp_path / "rival", silent)
+    assert read_run_folder(rival).trust is None
+    half = result_of(structure={"verdict": "none", "gain": None})
+    part = read_run_folder(write_run(tmp_path / "half", half)).trust
+    assert part == TrustFacts("none")
+    # Rounding may push a share over 1; what is said of other clusters is left out.
+    odd = trust_of(k=1 + 1e-12, clusters=(0.5, 0.5))
+    part = read_run_folder(write_run(tmp_path / "odd", result_of(**odd))).trust
+    assert part is not None
+    assert (part.confidence, part.stabilities) == (1.0, ())
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        {"structure": "clusters"},
+        {"structure": {"verdict": "splendid", "gain": 1.0}},
+        {"structure": {"verdict": "none", "gain": "much"}},
+        {"confidence": [0.9]},
+        {"confidence": {"k": 7.0}},
+        {"confidence": {"k": "high"}},
+        {"confidence": {"k": 0.9, "by_k": {"three": 0.9}}},
+        {"confidence": {"k": 0.9, "by_k": [3]}},
+        {"confidence": {"k": 0.9, "clusters": [float("nan")]}},
+        {"confidence": {"k": 0.9, "clusters": 3}},
+        {"levels": 3},
+        {"levels": ["all"]},
+    ],
+)
+def test_rubbish_about_trust_ends_in_one_line(tmp_path, rubbish):
+    folder = write_run(tmp_path, result_of(**{**trust_of(), **rubbish}))
+    with pytest.raises(InputError, match=r"does not hold a result .*run it again"):
+        read_run_folder(folder)
 
 
 def test_every_kind_of_folder_is_recognised(tmp_path):

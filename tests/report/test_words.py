@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from afcl.report import RunFolder, state_of
-from afcl.report.run_folder import COORDINATOR, MEMBER, SiteSummary
+from afcl.report.run_folder import COORDINATOR, MEMBER, SiteSummary, TrustFacts
 from afcl.report.words import (
     cautions,
     headline,
@@ -16,6 +16,7 @@ from afcl.report.words import (
     subtitle,
     tidy,
     tiles,
+    worth,
 )
 from afcl.trace import history_of
 
@@ -32,20 +33,32 @@ def facts_with(silhouettes, k, **changes):
 # ------------------------------------------------------------------ how sure
 
 
-def test_a_clear_choice_names_the_runner_up_and_the_gap():
+def test_a_choice_names_the_runner_up_and_the_gap():
     run = facts_with({2: 0.3, 3: 0.6, 4: 0.5}, 3)
 
     k, gap = runner_up(run) or (0, 0.0)
     assert (k, round(gap, 9)) == (4, 0.1)
     assert how_sure(run)[0] == (
         "Silhouette (from summaries) 0.6 at k = 3. The runner-up, k = 4, has 0.5, "
-        "0.1 less: the choice is clear."
+        "0.1 less."
     )
-    assert how_sure(run)[1].endswith("means a reasonable structure.")
+    assert how_sure(run)[1] == (
+        "Read the usual way, a silhouette of 0.6 means clusters that are fairly well "
+        "parted. Whether they would come out again was not tested."
+    )
 
 
-def test_a_narrow_choice_is_called_narrow():
-    assert "the choice is narrow" in how_sure(facts_with({2: 0.58, 3: 0.6}, 3))[0]
+def test_a_narrow_lead_is_called_narrow():
+    assert "a narrow lead" in how_sure(facts_with({2: 0.58, 3: 0.6}, 3))[0]
+
+
+@pytest.mark.parametrize("others", [0.1, 0.58, 0.595, 0.7])
+@pytest.mark.parametrize("verdict", ["clusters", "none", "unclear"])
+def test_figures_stand_alone_where_trust_is_known(others, verdict):
+    run = facts_with({2: others, 3: 0.6}, 3, trust=TrustFacts(verdict, 0.1, 0.9))
+    assert how_sure(run) == [
+        f"Silhouette (from summaries) 0.6 at k = 3; the best other k, 2, has {others}."
+    ]
 
 
 def test_several_k_in_the_band_say_what_decided():
@@ -89,7 +102,7 @@ def test_less_is_better_for_davies_bouldin():
 
 @pytest.mark.parametrize(
     ("value", "word"),
-    [(0.71, "strong"), (0.51, "reasonable"), (0.26, "weak"), (0.25, "no structure")],
+    [(0.71, "are well"), (0.51, "fairly"), (0.26, "by chance"), (0.25, "hardly")],
 )
 def test_the_usual_reading(value, word):
     assert word in how_sure(facts_with({2: value, 3: 0.0}, 2))[1]
@@ -98,12 +111,57 @@ def test_the_usual_reading(value, word):
 def test_where_nothing_can_be_compared():
     assert "One cluster" in how_sure(facts_with({}, 1))[0]
     assert how_sure(facts_with({}, 3, done=False)) == []
+    assert how_sure(facts_with({}, 1, done=False)) == []
+    assert how_sure(facts_with({}, 1, trust=TrustFacts("none"))) == []
     given = facts_with({}, 3, parameters={"n_clusters": 3})
     assert how_sure(given) == ["The number of clusters was given, not found."]
     assert "gives no index" in how_sure(facts_with({}, 3))[0]
     assert "No other k" in how_sure(facts_with({3: 0.5}, 3))[0]
     scored = facts_with({3: 0.5}, 3, parameters={"n_clusters": 3})
     assert "was given" in how_sure(scored)[0]
+
+
+# ------------------------------------------------------------------ doubt
+
+
+@pytest.mark.parametrize(
+    ("k", "verdict", "confidence", "given", "said", "word"),
+    [
+        (3, "clusters", 0.95, None, "3 clusters", "done"),
+        (3, "clusters", 0.7, None, "3 clusters", "done"),
+        (3, "clusters", 0.69, None, "Perhaps 3 clusters", "doubtful"),
+        (3, "clusters", None, None, "3 clusters", "done"),
+        (3, "clusters", 0.2, 3, "3 clusters", "done"),
+        (1, "none", 0.99, None, "No clusters found", "doubtful"),
+        (4, "none", 0.99, None, "No clusters found (cut into 4)", "doubtful"),
+        (4, "none", 0.99, 4, "No clusters found (4 asked for)", "doubtful"),
+        (30, "unclear", 1.0, None, "Cannot tell: 30 clusters at best", "doubtful"),
+        (1, "unclear", 1.0, None, "Cannot tell: 1 cluster at best", "doubtful"),
+        (3, "", 0.3, None, "Perhaps 3 clusters", "doubtful"),
+    ],
+)
+def test_no_success_beside_a_doubt(k, verdict, confidence, given, said, word):
+    trust = TrustFacts(verdict, confidence=confidence)
+    run = facts_with({}, k, trust=trust, parameters={"n_clusters": given})
+    assert headline(run) == said
+    assert (state_of(run).word, state_of(run).text) == (word, "done")
+
+
+@pytest.mark.parametrize(
+    ("share", "word"),
+    [
+        (1.0, "can be relied on"),
+        (0.9, "can be relied on"),
+        (0.89, "likely"),
+        (0.7, "likely"),
+        (0.69, "uncertain"),
+        (0.5, "uncertain"),
+        (0.49, "do not rely on it"),
+        (0.0, "do not rely on it"),
+    ],
+)
+def test_what_a_confidence_is_worth(share, word):
+    assert worth(share) == word
 
 
 # ------------------------------------------------------------------ privacy

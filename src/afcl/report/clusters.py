@@ -14,11 +14,12 @@ from afcl.report.markup import (
     join,
     note,
     number,
+    percent,
     section,
     shortened,
     tag,
 )
-from afcl.report.run_folder import MEMBER, RunFolder, SiteSummary
+from afcl.report.run_folder import MEMBER, STABLE, RunFolder, SiteSummary
 from afcl.report.svg import (
     WIDTH,
     Scale,
@@ -96,7 +97,7 @@ def _profile(run: RunFolder) -> Html:
     k = run.centers.shape[0]
     head = [tag("th", "column", scope="col"), tag("th", "all", scope="col")]
     head += [tag("th", swatch(c), scope="col") for c in range(k)]
-    rows = []
+    rows = [_stabilities(run)] if run.trust and run.trust.stabilities else []
     for j in order.tolist():
         cells = [
             _cell(run, c, j, float(middle[j]), float(away[c, j]), most)
@@ -110,10 +111,29 @@ def _profile(run: RunFolder) -> Html:
         "mean, measured against the column's range. Columns that part the clusters "
         "most come first."
     )
+    if run.trust and run.trust.stabilities:
+        legend += (
+            " Comes back: how much of a cluster is found again in other tries, on "
+            f"average; (!) below {STABLE:.0%}."
+        )
     return join(
         tag("p", legend),
         scroll_table(head, rows, "Centres of the clusters", class_="profile"),
     )
+
+
+def _stabilities(run: RunFolder) -> Html:
+    """Return the row that says how much of every cluster comes back."""
+    assert run.trust is not None
+    weak, cells = run.trust.unstable, []
+    for c, part in enumerate(run.trust.stabilities):
+        said = percent(part)
+        tip = f"Cluster {c}: on average {said} of it comes back in other tries"
+        sign = tag("span", "!", class_="sign") if c in weak else None
+        class_ = "mark weak" if c in weak else "mark"
+        cells.append(tag("td", sign, said, class_=class_, data_tip=tip))
+    name = tag("th", "comes back", scope="row")
+    return tag("tr", name, tag("td"), cells, class_="stability")
 
 
 def _cell(

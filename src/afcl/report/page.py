@@ -18,6 +18,7 @@ from afcl.report.run_folder import RunFolder
 from afcl.report.run_state import RunState, state_of
 from afcl.report.svg import hatchings
 from afcl.report.timeline import timeline_section
+from afcl.report.trust_box import trust_section
 
 #: Sections of the page: their mark, and what the bar on top calls them.
 PARTS = (
@@ -49,6 +50,10 @@ def body(run: RunFolder, state: RunState) -> Html:
                 class_=f"status is-{state.word}",
                 role="status",
             ),
+        ),
+        trust_section(run),
+        tag(
+            "div",
             [tag("p", text, class_="lead") for text in words.how_sure(run)],
             tag(
                 "dl",
@@ -57,6 +62,7 @@ def body(run: RunFolder, state: RunState) -> Html:
             ),
             tag("p", tag("b", f"Privacy: {level}. "), meaning),
             _cautions(run),
+            class_="facts",
         ),
         tag(
             "nav",

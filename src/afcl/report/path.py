@@ -9,7 +9,7 @@ from afcl.report.run_folder import RunFolder
 from afcl.report.svg import WIDTH, text
 from afcl.report.tables import folded_table
 from afcl.report.tree import tree_figure
-from afcl.report.words import higher_is_better, index_name, runner_up
+from afcl.report.words import higher_is_better, index_name, runner_up, scored
 
 #: Height of the curve of the index that chose k.
 HEIGHT = 250.0
@@ -29,12 +29,9 @@ def path_section(run: RunFolder) -> Html:
         card = None if tree is None else tag("div", tree, class_="card")
         return section("path", title, note(_why_not(run)), card)
     better = "Higher" if higher_is_better(run.criterion) else "Lower"
-    legend = (
-        f"{better} is better. Every k on the path was considered; the ring marks the "
-        "one that was chosen."
-    )
+    about = f"{better} is better. Every k on the path was considered."
     if tree is not None:
-        legend += " The tree shows which seeds were joined on the way, and the cut."
+        about += " The tree shows which seeds were joined on the way, and the cut."
     names = _names(run)
     others = [
         _curve(run, name, small=True)
@@ -45,21 +42,63 @@ def path_section(run: RunFolder) -> Html:
     numbers = folded_table(
         ["k", *(index_name(name) for name in names)],
         [
-            [f"{k} (chosen)" if k == run.n_clusters else k]
-            + [number(scores.get(name), 4) for name in names]
+            [_level_name(run, k)] + [number(scores.get(name), 4) for name in names]
             for k, scores in run.path
         ],
     )
     return section(
         "path",
         title,
-        tag("p", legend),
+        tag("p", about),
+        _legend(run),
         cards("pair", _curve(run, run.criterion), tree),
         [tag("h3", "The other indices"), cards("small-multiples", *others)]
         if others
         else None,
         numbers,
     )
+
+
+def levels_drawn(run: RunFolder) -> set[int]:
+    """Return every k whose dot on the path's curve can be linked to, as ``#k-3``."""
+    return {k for k, _ in scored(run)} if len(run.path) > 1 else set()
+
+
+def _believable(run: RunFolder) -> tuple[int, ...]:
+    """Return every k on the path whose clusters come back."""
+    levels = () if run.trust is None else run.trust.levels
+    return tuple(k for k, _ in run.path if k in levels)
+
+
+def _level_name(run: RunFolder, k: int) -> str:
+    said = ["chosen"] if k == run.n_clusters else []
+    said += ["believable"] if k in _believable(run) else []
+    return f"{k} ({', '.join(said)})" if said else str(k)
+
+
+def _legend(run: RunFolder) -> Html | None:
+    """Say what the marks on the curve mean."""
+    entries = []
+    if run.n_clusters in levels_drawn(run):
+        ring = tag("circle", cx=10, cy=10, r=7.0, class_="ring")
+        entries.append((ring, "the k that was chosen"))
+    if _believable(run):
+        entries.append((_tick(10.0, 15.0), "a believable k: its clusters come back"))
+    spans = [
+        tag(
+            "span",
+            tag("svg", sign, viewBox="0 0 20 20", class_="key", aria_hidden="true"),
+            f" {meaning}",
+        )
+        for sign, meaning in entries
+    ]
+    return tag("p", spans, class_="legend") if spans else None
+
+
+def _tick(x: float, bottom: float, **data: object) -> Html:
+    """Return the mark of a believable k: a small triangle that stands on the axis."""
+    outline = f"M{x - 5:.1f} {bottom:.1f}h10l-5 -8z"
+    return tag("path", d=outline, class_="believable", **data)
 
 
 def _why_not(run: RunFolder) -> str:
@@ -90,11 +129,15 @@ def _curve(run: RunFolder, index: str, small: bool = False) -> Html:
     ks = [k for k, _ in points]
     value_at = dict(points)
     rival = None if small else runner_up(run)
-    tips = [_tip(k, value, name, chosen, rival) for k, value in points]
+    back = dict.fromkeys(_believable(run), ", its clusters come back")
+    tips = [
+        _tip(k, value, name, chosen, rival) + back.get(k, "") for k, value in points
+    ]
+    links = [None if small else f"k-{k}" for k in ks]
     parts: list[object] = [
         chart.axes("k", name, about=6 if small else 8),
         chart.curve(),
-        chart.dots(tips, label=f"{name} for every k", data_k=ks),
+        chart.dots(tips, label=f"{name} for every k", data_k=ks, id=links),
     ]
     best = "no k was chosen on it"
     if chosen is not None and chosen in value_at:
@@ -107,6 +150,11 @@ def _curve(run: RunFolder, index: str, small: bool = False) -> Html:
     description = f"{name} for k from {ks[0]} to {ks[-1]}; {best}."
     if rival is not None:
         description += f" Runner-up k = {rival[0]}."
+    levels = [k for k in _believable(run) if not small and ks[0] <= k <= ks[-1]]
+    if levels:
+        description += f" Believable: k = {', '.join(map(str, levels))}."
+        bottom = chart.height - BOTTOM - 1
+        parts += [_tick(chart.x(k), bottom, data_believable=k) for k in levels]
     class_ = "k-path small" if small else "k-path"
     return chart.figure(f"{name} against k", description, *parts, class_=class_)
 

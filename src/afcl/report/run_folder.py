@@ -41,6 +41,17 @@ COORDINATOR = "coordinator"
 MEMBER = "site"
 #: Bytes in which the first line of a trace ends.
 FIRST_LINE = 100_000
+#: A cluster of which less comes back is not stable.
+STABLE = 0.75
+#: How far rounding may push a share out of 0 to 1.
+ROUNDING = 1e-6
+
+#: What a run may say of its rows: they have clusters.
+CLUSTERS = "clusters"
+#: Nothing parts them.
+NO_CLUSTERS = "none"
+#: What was heard does not tell.
+UNCLEAR = "unclear"
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,38 @@ class Tree:
 
     sizes: tuple[int | None, ...]
     merges: tuple[tuple[int, int, float, int], ...]
+
+
+@dataclass(frozen=True)
+class TrustFacts:
+    """How far the answer can be believed, as ``result.json`` has it.
+
+    Attributes
+    ----------
+    verdict, gain
+        `CLUSTERS`, `NO_CLUSTERS` or `UNCLEAR`, "" where it does not say; and how much
+        better than a single cloud clusters explain a row.
+    confidence, shares
+        How often the answer's k came out of resampled data, and every k that did with
+        its share, in increasing k.
+    stabilities
+        How much of every cluster comes back, 0 to 1; empty: not known.
+    levels
+        Every k whose clusters come back.
+    """
+
+    verdict: str = ""
+    gain: float | None = None
+    confidence: float | None = None
+    shares: tuple[tuple[int, float], ...] = ()
+    stabilities: tuple[float, ...] = ()
+    levels: tuple[int, ...] = ()
+
+    @property
+    def unstable(self) -> list[int]:
+        """Clusters of which too little comes back, the least stable first."""
+        weak = [c for c, part in enumerate(self.stabilities) if part < STABLE]
+        return sorted(weak, key=lambda c: self.stabilities[c])
 
 
 @dataclass(frozen=True)
@@ -90,6 +133,8 @@ class RunFolder:
         Whether there is a result; why there is none; what a site's file says.
     n_clusters, columns, centers, sizes, scores, path, tree
         As in ``result.json``; centres in original units.
+    trust
+        How far that can be believed; None where the method does not say.
     sites, rounds, note, parameters, versions
         As in ``result.json``.
     low, span
@@ -112,6 +157,7 @@ class RunFolder:
     scores: dict[str, float | None] = field(default_factory=dict)
     path: tuple[tuple[int, dict[str, float | None]], ...] = ()
     tree: Tree | None = None
+    trust: TrustFacts | None = None
     sites: tuple[SiteSummary, ...] = ()
     rounds: int | None = None
     note: str = ""
@@ -283,6 +329,7 @@ def _finished(
                 for level in result.get("path") or ()
             ),
             "tree": _tree(result.get("tree")),
+            "trust": _trust(result),
             "sites": _sites(result),
             "rounds": result.get("rounds"),
             "note": str(result.get("note") or ""),
@@ -290,7 +337,7 @@ def _finished(
             "low": _array(scale.get("low"), history.low),
             "span": _array(scale.get("span"), history.span),
         }
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{path} does not hold a result ({error!r}): run it again with --force"
         ) from error
@@ -307,6 +354,33 @@ def _tree(tree: Any) -> Tree | None:
         tuple(None if size is None else int(size) for size in tree["sizes"]),
         tuple((int(a), int(b), float(c), int(n)) for a, b, c, n in tree["merges"]),
     )
+
+
+def _trust(result: dict[str, Any]) -> TrustFacts | None:
+    structure, sure = result.get("structure") or {}, result.get("confidence") or {}
+    if not structure and not sure:
+        return None
+    verdict, gain = structure.get("verdict") or "", structure.get("gain")
+    if verdict not in ("", CLUSTERS, NO_CLUSTERS, UNCLEAR):
+        raise ValueError(f"verdict {verdict!r}")
+    shares = {int(k): _share(part) for k, part in (sure.get("by_k") or {}).items()}
+    stabilities = tuple(map(_share, sure.get("clusters") or ()))
+    return TrustFacts(
+        verdict,
+        None if gain is None else float(gain),
+        None if sure.get("k") is None else _share(sure["k"]),
+        tuple(sorted(shares.items())),
+        # Of other clusters than the answer's they would say nothing.
+        stabilities if len(stabilities) == int(result["n_clusters"]) else (),
+        tuple(sorted({int(k) for k in result.get("levels") or ()})),
+    )
+
+
+def _share(value: Any) -> float:
+    share = float(value)
+    if not -ROUNDING <= share <= 1 + ROUNDING:
+        raise ValueError(f"share {share}")
+    return min(max(share, 0.0), 1.0)
 
 
 def _sites(result: dict[str, Any]) -> tuple[SiteSummary, ...]:

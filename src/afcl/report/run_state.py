@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from afcl.report.markup import count, span_of
 from afcl.report.run_folder import COORDINATOR, MEMBER, RunFolder
+from afcl.report.words import in_doubt
 
 #: The words; the style sheet has a class for each.
 WAITING = "waiting"
 RUNNING = "running"
 STALLED = "stalled"
 DONE = "done"
+DOUBTFUL = "doubtful"
 FAILED = "failed"
 UNFINISHED = "unfinished"
 
@@ -31,7 +33,7 @@ class RunState:
 def state_of(run: RunFolder, now: float | None = None) -> RunState:
     """Return where a run stands; `now` is the time of a live page, None of a report."""
     if run.done:
-        return RunState(DONE, "done")
+        return RunState(DOUBTFUL if in_doubt(run) else DONE, "done")
     if run.failed:
         return RunState(FAILED, f"failed: {run.failed}")
     waiting = _waiting(run)

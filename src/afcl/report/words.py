@@ -5,16 +5,28 @@ from __future__ import annotations
 
 from afcl.registry import INDICES, LEVELS
 from afcl.report.markup import count, number, shortened, size_of, span_of
-from afcl.report.run_folder import COORDINATOR, MEMBER, RunFolder
+from afcl.report.run_folder import (
+    COORDINATOR,
+    MEMBER,
+    NO_CLUSTERS,
+    UNCLEAR,
+    RunFolder,
+)
 
 #: Levels this close in silhouette are told apart by other indices (``band``).
 BAND = 0.01
-#: Kaufman and Rousseeuw's reading of a mean silhouette.
-STRENGTH = (
-    (0.7, "a strong structure"),
-    (0.5, "a reasonable structure"),
-    (0.25, "a weak structure, which may be artificial"),
+#: Kaufman and Rousseeuw's bounds of a mean silhouette, soberly worded.
+PARTED = (
+    (0.7, "well parted"),
+    (0.5, "fairly well parted"),
+    (0.25, "weakly parted, perhaps by chance"),
 )
+#: What a confidence is worth, and from which share on.
+WORTH = ((0.9, "can be relied on"), (0.7, "likely"), (0.5, "uncertain"))
+#: What it is worth below.
+WORTHLESS = "do not rely on it"
+#: The least confidence that is no doubt.
+LIKELY = 0.7
 #: Where k is a wish.
 GIVEN = "The number of clusters was given, not found."
 
@@ -31,11 +43,39 @@ def higher_is_better(index: str) -> bool:
 
 
 def headline(run: RunFolder) -> str:
-    """Return the answer in one line."""
-    if run.n_clusters is None:
+    """Return the answer in one line, no louder than it can be believed."""
+    k = run.n_clusters
+    if k is None:
         return "No answer yet"
-    text = count(run.n_clusters, "cluster")
-    return text if run.done else f"{text} so far"
+    text = count(k, "cluster")
+    if not run.done:
+        return f"{text} so far"
+    verdict = "" if run.trust is None else run.trust.verdict
+    if verdict == NO_CLUSTERS:
+        all_the_same = f"{k:,} asked for" if is_given(run) else f"cut into {k:,}"
+        return "No clusters found" + ("" if k == 1 else f" ({all_the_same})")
+    if verdict == UNCLEAR:
+        return f"Cannot tell: {text} at best"
+    return f"Perhaps {text}" if in_doubt(run) else text
+
+
+def is_given(run: RunFolder) -> bool:
+    """Whether the number of clusters was a wish."""
+    return bool(run.parameters.get("n_clusters"))
+
+
+def worth(share: float) -> str:
+    """Return what a confidence is worth, in words."""
+    return next((word for least, word in WORTH if share >= least), WORTHLESS)
+
+
+def in_doubt(run: RunFolder) -> bool:
+    """Whether the answer is one that should not be shown as a success."""
+    trust = run.trust
+    if trust is None or trust.verdict in (NO_CLUSTERS, UNCLEAR):
+        return trust is not None
+    sure = trust.confidence
+    return sure is not None and sure < LIKELY and not is_given(run)
 
 
 def scored(run: RunFolder) -> list[tuple[int, float]]:
@@ -62,46 +102,56 @@ def runner_up(run: RunFolder) -> tuple[int, float] | None:
 
 
 def how_sure(run: RunFolder) -> list[str]:
-    """Say how clearly k stands out, and how well the clusters are parted."""
-    k = run.n_clusters
-    if k == 1:
-        return [
-            "One cluster: nothing was found that would part the rows. No index is "
-            "defined for a single cluster, so there is nothing to compare it with."
-        ]
-    value = run.scores.get(run.criterion)
+    """Say how k compares with the best other one, and how the clusters are parted.
+
+    Where it is known how far the answer can be believed the figures stand alone: what
+    they are worth is said there.
+    """
+    k, is_known = run.n_clusters, run.trust is not None
     if not run.done or k is None:
         return []
-    if value is None:
-        given = run.parameters.get("n_clusters")
-        return [
-            GIVEN
-            if given
-            else "This method gives no index to compare numbers of clusters by."
-        ]
+    value = run.scores.get(run.criterion)
+    if k == 1 or value is None:
+        said = _without_index(run)
+        return [] if is_known and said != GIVEN else [said]
     name = index_name(run.criterion)
     sentences = [_against(run, f"{name} {number(value)} at k = {k}", value)]
     silhouette = run.scores.get("silhouette")
-    if silhouette is not None:
+    if silhouette is not None and not is_known:
         word = next(
-            (word for least, word in STRENGTH if silhouette > least),
-            "no structure to speak of",
+            (word for least, word in PARTED if silhouette > least),
+            "hardly parted",
         )
         sentences.append(
-            f"Read the usual way, a silhouette of {number(silhouette)} means {word}."
+            f"Read the usual way, a silhouette of {number(silhouette)} means clusters "
+            f"that are {word}. Whether they would come out again was not tested."
         )
     return sentences
 
 
+def _without_index(run: RunFolder) -> str:
+    if is_given(run):
+        return GIVEN
+    if run.n_clusters == 1:
+        return (
+            "One cluster: nothing was found that would part the rows. No index is "
+            "defined for a single cluster, so there is nothing to compare it with."
+        )
+    return "This method gives no index to compare numbers of clusters by."
+
+
 def _against(run: RunFolder, text: str, value: float) -> str:
     """Compare with the best other k."""
-    if run.parameters.get("n_clusters"):
+    if is_given(run):
         return f"{text}. {GIVEN}"
     rival = runner_up(run)
     if rival is None:
         return f"{text}. No other k was considered."
     k, gap = rival
     levels = dict(scored(run))
+    other = number(abs(levels[k]) if run.criterion == "db" else levels[k])
+    if run.trust is not None:
+        return f"{text}; the best other k, {k}, has {other}."
     close = _within_band(run, levels)
     if len(close) > 1 and run.n_clusters in close:
         ks = ", ".join(str(k) for k in close)
@@ -118,12 +168,10 @@ def _against(run: RunFolder, text: str, value: float) -> str:
             "made by BIC and the valleys between clusters, or on the figures as they "
             "stood when the sites were asked."
         )
-    how = "clear" if gap >= 0.05 * max(1.0, abs(value)) else "narrow"
     less = "less" if higher_is_better(run.criterion) else "more"
-    other = number(abs(levels[k]) if run.criterion == "db" else levels[k])
+    narrow = "" if gap >= 0.05 * max(1.0, abs(value)) else ": a narrow lead"
     return (
-        f"{text}. The runner-up, k = {k}, has {other}, {number(gap, 2)} {less}: "
-        f"the choice is {how}."
+        f"{text}. The runner-up, k = {k}, has {other}, {number(gap, 2)} {less}{narrow}."
     )
 
 
