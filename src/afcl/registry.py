@@ -79,6 +79,9 @@ class PrivacyLevel:
     exact_cells
         Whether a client's cells are sums of rows as they are: then the server refuses
         those that rows in the agreed box cannot have. Noise can make any.
+    noisy
+        Whether there is noise in what is sent: then it is never said that there are no
+        clusters, only that none can be seen.
     audited
         Whether an audit of all levels tries the first of the examples.
     """
@@ -91,6 +94,7 @@ class PrivacyLevel:
     sent: str
     promise: str
     exact_cells: bool = False
+    noisy: bool = False
     audited: bool = True
 
     def protection_class(self) -> type[Any]:
@@ -206,6 +210,7 @@ LEVELS = {
             "Differentially private: each site releases one noisy summary, so that "
             "whether a single row is in it can hardly be told (ε = {inside}; smaller "
             "is safer).",
+            noisy=True,
         ),
         PrivacyLevel(
             "dp-rounds",
@@ -216,6 +221,7 @@ LEVELS = {
             "noise hides every single row",
             "Differentially private with fresh noise in every message (ε = {inside}; "
             "smaller is safer).",
+            noisy=True,
             audited=False,  # it is there to be compared with
         ),
     )

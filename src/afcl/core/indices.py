@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from afcl._typing import Floats
+from afcl._typing import Floats, Ints
 from afcl.core.protocol import PathLevel, Scores
 from afcl.kernels import crowding
 from afcl.registry import AUTO
@@ -24,12 +24,19 @@ from afcl.registry import INDICES as INDICES
 
 #: Sums of the rule this close are a tie: larger BIC, then smaller k.
 TIE = 1e-9
+#: What a silhouette has to be better by for e times as many clusters. Without it small
+#: pieces of anything win in the end, and how small they get is decided by n alone.
+PER_FOLD = 0.02
 #: Levels that are candidates because of the BIC with own variances.
 BY_FREE_BIC = 4
+#: Levels whose BIC with own variances is this close to the best, in nats a row, are
+#: equally likely.
+LIKELY = 0.02
 #: A k from this share of the largest on is not believed to be the likeliest:
 NEAR_END = 0.8
-#: the path may just have ended. A valley is one if, of the rows at the lower end, no
-#: larger share lies in its middle,
+#: the path may just have ended; nor one whose silhouette lies so far below the best.
+DROP = 0.2
+#: A valley is one if, of the rows at the lower end, no larger share lies in its middle,
 DEEP = 0.75
 #: and the likeliest k is confirmed if this share of its clusters have one.
 CONFIRMED = 0.8
@@ -125,23 +132,34 @@ def _normalised(values: Floats) -> Floats:
 def choose(levels: Sequence[PathLevel], criterion: str, band: float, most: int) -> int:
     """Return the position of the level that wins under `criterion`.
 
-    `auto` takes the level with the largest BIC of own variances if the valleys between
-    its clusters confirm it. If they do not, or are not known, it takes the levels whose
-    moment silhouette lies within `band` of the best and among these the largest sum of
+    `auto` looks at the likeliest levels (by the BIC of own variances) and takes, of
+    those that the valleys between their clusters confirm, the one with the largest
+    silhouette. If there are none, or valleys are not known, it takes the levels whose
+    :func:`worth` lies within `band` of the best and among these the largest sum of
     normalised BIC and simplified silhouette. `most` is the largest k of the path.
     """
     if criterion != AUTO:
         return _best(levels, criterion)
-    likeliest = _best(levels, "free_bic")
-    if _is_confirmed(levels[likeliest], most):
-        return likeliest
-    ks = np.array([level.k for level in levels])
     silhouette = goodness(levels, "silhouette")
-    inside = np.flatnonzero(silhouette >= silhouette.max() - band)
+    confirmed = _confirmed(levels, silhouette, most)
+    if confirmed.size:
+        return int(confirmed[np.argmax(silhouette[confirmed])])
+    value = worth(levels, criterion)
+    inside = np.flatnonzero(value >= value.max() - band)
     likely = goodness(levels, "bic")[inside]
     total = _normalised(likely) + _normalised(goodness(levels, "simplified")[inside])
     tied = inside[total >= total.max() - TIE]
+    ks = np.array([level.k for level in levels])
     return int(tied[np.lexsort((ks[tied], -goodness(levels, "bic")[tied]))[0]])
+
+
+def worth(levels: Sequence[PathLevel], criterion: str) -> Floats:
+    """Goodness by the criterion; under `auto` with a price for every fold of k."""
+    values = goodness(levels, criterion)
+    if criterion != AUTO:
+        return values
+    paid: Floats = values - PER_FOLD * np.log([level.k for level in levels])
+    return paid
 
 
 def _best(levels: Sequence[PathLevel], criterion: str) -> int:
@@ -150,12 +168,28 @@ def _best(levels: Sequence[PathLevel], criterion: str) -> int:
     return int(np.lexsort((ks, -goodness(levels, criterion)))[0])
 
 
+def _confirmed(levels: Sequence[PathLevel], silhouette: Floats, most: int) -> Ints:
+    """Return the positions of the likeliest levels, if valleys confirm them."""
+    likely = goodness(levels, "free_bic")
+    least = likely.max() - LIKELY * max(level.sizes.sum() for level in levels)
+    near = (likely >= least) & (silhouette >= silhouette.max() - DROP)
+    confirmed = [_is_confirmed(level, most) for level in levels]
+    return np.flatnonzero(near & confirmed)
+
+
 def _is_confirmed(level: PathLevel, most: int) -> bool:
     """Whether a level is far from the path's end, has rows enough, and has valleys."""
     k, d = level.centers.shape
-    if k >= NEAR_END * most or level.sizes.sum() < k * d or len(level.valleys) != k:
+    if k >= NEAR_END * most or level.sizes.sum() < k * d:
         return False
-    return bool((depths(level.valleys) <= DEEP).mean() >= CONFIRMED)
+    return parted(level) >= CONFIRMED
+
+
+def parted(level: PathLevel) -> float:
+    """Return the share of clusters with a valley to the next; 0 if not known."""
+    if len(level.valleys) != level.k:
+        return 0.0
+    return float((depths(level.valleys) <= DEEP).mean())
 
 
 def depths(valleys: Floats) -> Floats:

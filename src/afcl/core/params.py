@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 from afcl.exceptions import InputError
-from afcl.registry import LEVELS, criteria
+from afcl.registry import LEVELS, PrivacyLevel, criteria
 
 #: More cells per square root of rows than any client has.
 MOST_PER_ROOT = 1e6
@@ -149,8 +149,18 @@ class DefaultParams:
     @property
     def exact_cells(self) -> bool:
         """Whether the level's cells are sums of rows as they are, without noise."""
-        level = LEVELS.get(self.privacy.partition("(")[0])
+        level = self._level(self.privacy)
         return level is not None and level.exact_cells
+
+    @property
+    def noisy(self) -> bool:
+        """Whether there is noise in what clients send."""
+        levels = [self._level(part) for part in self.privacy.split("+")]
+        return any(level is not None and level.noisy for level in levels)
+
+    @staticmethod
+    def _level(name: str) -> PrivacyLevel | None:
+        return LEVELS.get(name.partition("(")[0])
 
     def cells_for(self, n_rows: int) -> int:
         """Cells m_g a client of `n_rows` rows starts from."""

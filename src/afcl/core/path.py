@@ -13,7 +13,7 @@ from afcl.core.cells import pool
 from afcl.core.indices import Partition, scores_of
 from afcl.core.messages import Cells
 from afcl.core.protocol import Merge, PathLevel
-from afcl.kernels import lloyd, silhouettes
+from afcl.kernels import assign, lloyd, silhouettes
 
 #: Lloyd iterations a level gets on the bag.
 POLISH = 20
@@ -26,6 +26,14 @@ def ward(counts: Floats, means: Floats) -> tuple[Merge, ...]:
     """
     steps = (part.tolist() for part in kernels.ward(counts, means))
     return tuple(Merge(*step) for step in zip(*steps, strict=True))
+
+
+def joined_seeds(bag: Cells, seeds: Floats) -> tuple[Cells, tuple[Merge, ...]]:
+    """Return the seeds that hold cells, each with its rows, and the tree of them."""
+    labels, _ = assign(bag.means, seeds)
+    used, labels = np.unique(labels, return_inverse=True)
+    counts, means, scatters = pool(bag, labels.astype(np.int64), used.shape[0])
+    return Cells(counts.astype(np.int64), means, scatters), ward(counts, means)
 
 
 def polish(bag: Cells, centers: Floats) -> tuple[Floats, Floats, Floats]:

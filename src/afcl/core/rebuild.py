@@ -14,15 +14,15 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.cells import pool
 from afcl.core.condense import condense_cells
-from afcl.core.indices import BY_FREE_BIC, INDICES, choose, goodness
+from afcl.core.indices import BY_FREE_BIC, INDICES, choose, goodness, worth
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.path import (
     build_path,
+    joined_seeds,
     polish,
     scored,
     summary_silhouettes,
-    ward,
 )
 from afcl.core.protocol import PathLevel, server_rng
 from afcl.core.seeding import distinct, weighted_kmeans
@@ -122,11 +122,7 @@ def _refine(state: ServerState, bag: Cells) -> ServerState:
 def _build(state: ServerState, bag: Cells) -> ServerState:
     """R5: Ward path on the seeds, every level polished and scored, candidates kept."""
     assert state.seeds is not None
-    labels, _ = assign(bag.means, state.seeds)
-    used, labels = np.unique(labels, return_inverse=True)
-    counts, means, scatters = pool(bag, labels.astype(np.int64), used.shape[0])
-    seeds = Cells(counts.astype(np.int64), means, scatters)
-    merges = ward(counts, means)
+    seeds, merges = joined_seeds(bag, state.seeds)
     n = int(bag.counts.sum())
     kmax = state.params.clusters_for(n, len(seeds))
     levels = build_path(bag, seeds, merges, kmax)
@@ -135,14 +131,14 @@ def _build(state: ServerState, bag: Cells) -> ServerState:
         built_from=state.seeds,
         movement=0.0,
         version=state.version + 1,
-        levels=levels or (_one_cluster(bag),),
+        levels=levels or (one_cluster(bag),),
         merges=merges,
         candidates=_candidates(levels, state.params, kmax),
         most=kmax,
     )
 
 
-def _one_cluster(bag: Cells) -> PathLevel:
+def one_cluster(bag: Cells) -> PathLevel:
     """Return the level k = 1: no index is defined."""
     labels = np.zeros(len(bag), dtype=np.int64)
     counts, means, scatters = pool(bag, labels, 1)
@@ -158,12 +154,11 @@ def _candidates(
     """
     if not levels:
         return ()
-    good = goodness(levels, params.criterion)
+    good = worth(levels, params.criterion)
     order = np.lexsort((np.arange(len(levels)), -good))[: params.candidates]
-    near = goodness(levels, "silhouette")
     kept = set(order.tolist())
     if params.criterion in ("auto", "silhouette"):
-        kept = {i for i in kept if near[i] >= near.max() - params.prune}
+        kept = {i for i in kept if good[i] >= good.max() - params.prune}
     kept.add(choose(levels, params.criterion, params.band, most))
     if params.criterion == AUTO:
         likely = np.argsort(-goodness(levels, "free_bic"), kind="stable")

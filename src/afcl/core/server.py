@@ -31,6 +31,7 @@ from afcl.core.messages import (
 )
 from afcl.core.protocol import Clustering, Diagnostics, PathLevel
 from afcl.core.state import ServerState
+from afcl.core.trust import judged
 
 #: Bytes by which a hello is known again.
 DIGEST = 16
@@ -283,15 +284,21 @@ def result(state: ServerState) -> Clustering:
     for i in np.argsort(goodness(state.candidates, "silhouette"), kind="stable"):
         path[state.candidates[i].k] = state.candidates[i]
     path[best.k] = best
-    answer = _ordered(best)
+    levels = [path[k] for k in sorted(path)]
+    level, trust = judged(state, best, levels)
+    level = level or rebuild.one_cluster(state.bag())
+    order = np.argsort(-level.sizes, kind="stable")
+    stabilities = tuple(trust.stabilities[i] for i in order)
+    answer = _ordered(level)
     return Clustering(
         answer.centers,
         answer.sizes,
         answer.scores,
-        tuple(_ordered(path[k]) for k in sorted(path)),
+        tuple(_ordered(level) for level in levels),
         state.seeds,
         state.merges,
         _condensed(state),
+        trust=replace(trust, stabilities=stabilities),
     )
 
 

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether there are clusters at all, judged by the cells the server has.
+
+A clustering is worth something if it explains the rows better than a single cloud
+does. How much better is measured in nats a row, with BIC's price for parameters, over
+two families: round clusters of any spread, and clusters of one common shape (a few
+long axes, the others alike). The single cloud may have any such shape.
+
+Heavy tails are explained better by several clusters too, and a round cloud a little
+worse. So the gain is compared with that on *clouds*: rows with the same mean, shape
+and distances from the middle, but in random directions, condensed and cut up in the
+same way. Where the sites have counted rows between clusters, valleys count as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from afcl._typing import Floats
+from afcl.core.cells import pool
+from afcl.core.indices import CONFIRMED, LEAST_VARIANCE, goodness, parted
+from afcl.core.messages import Cells
+from afcl.core.path import build_path, joined_seeds
+from afcl.core.protocol import PathLevel
+from afcl.core.seeding import distinct, plus_plus, weighted_kmeans
+from afcl.kernels import lloyd
+
+#: What is found.
+CLUSTERS, NONE, UNCLEAR = "clusters", "none", "unclear"
+#: Clouds that a gain is compared with, and rows in each of them at most.
+CLOUDS, CLOUD_ROWS = 9, 2000
+#: Lloyd iterations that condense the rows of a cloud to cells.
+CONDENSE = 3
+#: Axes that are looked at: those along which the rows differ most.
+AXES = 32
+#: A gain over one cloud that valleys at this share of the clusters confirm,
+SOME_GAIN, SOME_VALLEYS = 0.05, 0.35
+#: one that is so much more than on clouds, and as many times their spread (which is
+#: not asked for beyond one nat),
+MORE_GAIN, SPREADS, ENOUGH = 0.3, 5.0, 1.0
+#: or one a little beyond all clouds where nearly every cluster has a valley.
+LITTLE_GAIN = 0.05
+#: Clouds that differ by so much among themselves say nothing.
+BLIND = 0.5
+#: A share of the largest variance below which a direction counts as flat.
+FLAT = 1e-9
+
+
+class Clouds(NamedTuple):
+    """Gains on rows without clusters: the middle, its spread, the largest."""
+
+    middle: float
+    spread: float
+    most: float
+
+
+def clouds_like(bag: Cells, most: int, rng: np.random.Generator) -> Clouds:
+    """Return what the best clustering gains on clouds of the bag's shape."""
+    gains = []
+    for _ in range(CLOUDS):
+        cloud = _cloud(bag, rng)
+        gains.append(gain_over_one(cloud, sample_path(cloud, most, rng)))
+    middle = float(np.median(gains))
+    spread = 1.4826 * float(np.median(np.abs(np.array(gains) - middle)))
+    return Clouds(middle, spread, max(gains))
+
+
+def verdict(gain: float, by_rows: float, valleys: float, clouds: Clouds) -> str:
+    """Say whether there are clusters.
+
+    Parameters
+    ----------
+    gain, by_rows
+        Of the best clustering over one cloud, from the cells and, where sites have told
+        the scatters of candidates, from the rows.
+    valleys
+        Share of the likeliest candidate's clusters with a valley to the next.
+    clouds
+        Gains on rows without clusters.
+    """
+    more = gain - clouds.middle
+    if max(gain, by_rows) > SOME_GAIN and valleys >= SOME_VALLEYS:
+        return CLUSTERS
+    if more > max(MORE_GAIN, min(ENOUGH, SPREADS * (clouds.spread + 0.01))):
+        return CLUSTERS
+    if valleys >= CONFIRMED and more > LITTLE_GAIN and gain > clouds.most:
+        return CLUSTERS
+    return UNCLEAR if more > MORE_GAIN and clouds.spread > BLIND else NONE
+
+
+def gain_by_rows(bag: Cells, candidates: Sequence[PathLevel]) -> tuple[float, float]:
+    """Return the likeliest candidate's gain over one cloud, and its valleys."""
+    if not candidates:
+        return -np.inf, 0.0
+    likely = goodness(candidates, "free_bic")
+    best = int(np.argmax(likely))
+    more = likely[best] - _one(_Moments.of(bag))
+    return float(more / bag.counts.sum()), parted(candidates[best])
+
+
+def sample_path(
+    bag: Cells, most: int, rng: np.random.Generator
+) -> tuple[PathLevel, ...]:
+    """Return the levels from 2 to `most` on a small bag, from seeds of its own."""
+    k = min(2 * most, distinct(bag.means))
+    weights = bag.counts.astype(np.float64)
+    placed = weighted_kmeans(bag.means, weights, k, rng, 1)
+    seeds, merges = joined_seeds(bag, placed)
+    return build_path(bag, seeds, merges, min(most, len(seeds)))
+
+
+def leading(bag: Cells) -> Cells:
+    """Return the bag on the axes along which rows differ most, if there are many."""
+    d = bag.means.shape[1]
+    if d <= AXES:
+        return bag
+    known = _Moments.of(bag)
+    axes = np.linalg.eigh(known.between)[1][:, -AXES:]
+    return Cells(bag.counts, bag.means @ axes, bag.scatters * (AXES / d))
+
+
+# ------------------------------------------------------------------ one cloud, or more
+
+
+class _Moments(NamedTuple):
+    """Rows, mean, scatter matrix between cells and mean scatter inside, of a bag."""
+
+    n: float
+    mean: Floats
+    between: Floats
+    inside: float
+
+    @classmethod
+    def of(cls, bag: Cells) -> _Moments:
+        weights = bag.counts.astype(np.float64)
+        n = float(weights.sum())
+        mean = weights @ bag.means / n
+        apart = bag.means - mean
+        between = (weights[:, None] * apart).T @ apart
+        return cls(n, mean, between, float(bag.scatters.sum()) / mean.shape[0])
+
+    def covariance(self) -> Floats:
+        """Return that of the rows; the scatter inside cells is taken as round."""
+        found: Floats = self.between + self.inside * np.eye(self.mean.shape[0])
+        return found / self.n
+
+
+def gain_over_one(bag: Cells, levels: Sequence[PathLevel]) -> float:
+    """Return by how many nats a row the best level is likelier than one cloud."""
+    if not levels:
+        return -np.inf
+    known = _Moments.of(bag)
+    alike = max(_alike(known, level) for level in levels)
+    best = max(alike, goodness(levels, "free_bic").max())
+    return float((best - _one(known)) / known.n)
+
+
+def _one(known: _Moments) -> float:
+    """Return BIC of one cloud of any shape."""
+    d = known.mean.shape[0]
+    return _shape(known.covariance(), known.n) - float(0.5 * d * np.log(known.n))
+
+
+def _alike(known: _Moments, level: PathLevel) -> float:
+    """Return BIC of clusters that have one shape."""
+    (k, d), sizes = level.centers.shape, level.sizes
+    apart = level.centers - known.mean
+    within = known.covariance() - (sizes[:, None] * apart).T @ apart / known.n
+    shares = (sizes * np.log(sizes / known.n)).sum()
+    price = 0.5 * (k * d + k - 1) * np.log(known.n)
+    return _shape(within, known.n) + float(shares - price)
+
+
+def _shape(covariance: Floats, n: float) -> float:
+    """Return BIC's terms of a covariance with a few long axes, the best number of them.
+
+    With q of them there are dq - q(q - 1)/2 + 1 parameters.
+    """
+    d = covariance.shape[0]
+    spread = np.linalg.eigvalsh(covariance)[::-1]
+    spread = np.maximum(spread, max(FLAT * spread[0], LEAST_VARIANCE))
+    q = np.arange(d)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(spread))[:-1]])
+    rest = np.cumsum(spread[::-1])[::-1]
+    fit = -0.5 * n * (logs + (d - q) * np.log(rest / (d - q)))
+    price = 0.5 * (d * q - q * (q - 1) / 2 + 1) * np.log(n)
+    return float((fit - price).max())
+
+
+# ------------------------------------------------------------------ clouds
+
+
+def _cloud(bag: Cells, rng: np.random.Generator) -> Cells:
+    """Return cells of rows as far from the middle as the bag's, in random directions.
+
+    Rows are drawn around the cells' means; how far one is out is measured in the
+    cloud's own shape.
+    """
+    known = _Moments.of(bag)
+    spread, axes = np.linalg.eigh(known.covariance())
+    root = np.sqrt(np.maximum(spread, max(FLAT * spread[-1], LEAST_VARIANCE)))
+    rows = _rows(bag, rng)
+    far = np.linalg.norm((rows - known.mean) @ axes / root, axis=1)
+    ways = rng.normal(size=rows.shape)
+    ways *= (far / np.linalg.norm(ways, axis=1))[:, None]
+    rows = known.mean + (ways * root) @ axes.T
+    return _condensed(rows, len(bag), known.n, rng)
+
+
+def _rows(bag: Cells, rng: np.random.Generator) -> Floats:
+    """Draw rows around the cells' means, about as many of each as it holds."""
+    n, d = float(bag.counts.sum()), bag.means.shape[1]
+    shares = bag.counts * (min(n, CLOUD_ROWS) / n)
+    owner = np.repeat(
+        np.arange(len(bag)),
+        np.floor(shares + rng.random(len(bag))).astype(np.int64),
+    )
+    widths = np.sqrt(bag.scatters / bag.counts / d)[owner]
+    rows: Floats = bag.means[owner] + rng.normal(size=(len(owner), d)) * widths[:, None]
+    return rows
+
+
+def _condensed(rows: Floats, m: int, n: float, rng: np.random.Generator) -> Cells:
+    """Condense rows to about m cells that stand for n rows."""
+    ones = np.ones(rows.shape[0])
+    k = max(2, min(m, rows.shape[0] // 5))
+    _, labels = lloyd(rows, ones, rows[plus_plus(rows, k, rng)], CONDENSE)
+    used, labels = np.unique(labels, return_inverse=True)
+    single = Cells(ones.astype(np.int64), rows, np.zeros(rows.shape[0]))
+    counts, means, scatters = pool(single, labels.astype(np.int64), used.shape[0])
+    weights = np.maximum(1, np.rint(counts * n / rows.shape[0])).astype(np.int64)
+    return Cells(weights, means, scatters * (weights / counts))

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far an answer can be believed, and which answer follows from that.
+
+Everything is judged by what the server has heard; no message is sent for it. The work
+is done on a small bag: the cells condensed to a few hundred.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from afcl._typing import Floats
+from afcl.core.condense import condense_cells
+from afcl.core.indices import worth
+from afcl.core.messages import Cells
+from afcl.core.protocol import PathLevel, Trust, server_rng
+from afcl.core.stability import FromRows, chosen_again, recovered, resampled
+from afcl.core.state import ServerState
+from afcl.core.structure import (
+    AXES,
+    NONE,
+    UNCLEAR,
+    Clouds,
+    clouds_like,
+    gain_by_rows,
+    gain_over_one,
+    leading,
+    sample_path,
+    verdict,
+)
+from afcl.kernels import assign
+from afcl.registry import AUTO
+
+#: Purpose of the server's draws.
+TRUSTING = 3
+#: Resamples of what was heard.
+RESAMPLES = 24
+#: Cells of the bag that is resampled, and of every level that is looked at, at least.
+CELLS, CELLS_PER_LEVEL = 256, 4
+#: Resamples are cut into up to so many times the answer's clusters, and a few more;
+TIMES, MORE = 2, 5
+#: candidates up to this k are looked at in any case.
+FAR = 40
+#: A level is believable if of each of its clusters so much comes back.
+STABLE = 0.8
+#: Sites are alike if what they differ by is no larger share of the rows' scatter.
+ALIKE = 0.2
+#: Sites that are alike need about so many smallest cells of rows for every cluster.
+CELLS_PER_CLUSTER = 5
+
+
+class _Evidence(NamedTuple):
+    """What the verdict rests on: see :func:`structure.verdict`."""
+
+    gain: float
+    by_rows: float
+    valleys: float
+    clouds: Clouds
+
+    def verdict(self, gain: float) -> str:
+        """Return what another gain would have meant."""
+        return verdict(gain, self.by_rows + gain - self.gain, *self[2:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Resamples:
+    """What came out of resamples.
+
+    Attributes
+    ----------
+    ks
+        The k of each.
+    recovered
+        By k of a level: how much of its clusters came back, one array a resample.
+    """
+
+    ks: list[int] = field(default_factory=list)
+    recovered: dict[int, list[Floats]] = field(default_factory=dict)
+
+    def shares(self) -> dict[int, float]:
+        """Return how often every k came out, in increasing k."""
+        counted = Counter(self.ks)
+        return {k: counted[k] / len(self.ks) for k in sorted(counted)}
+
+    def stabilities(self, k: int) -> Floats:
+        """Return how much of every cluster of a level comes back on average."""
+        came = self.recovered.get(k)
+        return np.mean(came, axis=0) if came else np.zeros(k)
+
+    def often(self, k: int) -> float:
+        """Return in how many of the resamples all clusters of a level came back."""
+        came = self.recovered.get(k, [])
+        return float(sum(each.min() >= STABLE for each in came)) / len(self.ks)
+
+
+def judged(
+    state: ServerState, best: PathLevel, path: Sequence[PathLevel]
+) -> tuple[PathLevel | None, Trust]:
+    """Return the answer, None for a single cluster, and how far to believe it.
+
+    Parameters
+    ----------
+    state
+        What the server knows.
+    best
+        The level that the rule has chosen.
+    path
+        Every level in increasing k, candidates as the rows have scored them.
+    """
+    if best.k < 2:
+        return None, Trust(NONE, None, 1.0, ((1, 1.0),), (1.0,), (1,))
+    rng = server_rng(state.seed, TRUSTING, 0)
+    far = [level.k for level in state.candidates if level.k <= FAR]
+    reach = min(state.most, max(TIMES * best.k + MORE, *far))
+    bag = condense_cells(state.bag(), max(CELLS, CELLS_PER_LEVEL * reach))
+    evidence = _evidence(bag, reach, state.candidates, rng)
+    found = _verdict(state, best.k, evidence)
+    levels = [level for level in path if level.k <= reach]
+    peaks = _peaks(levels, best.k)
+    came = _resampled(state, bag, reach, evidence, levels, rng)
+    believable = _believable(levels, peaks, best.k, came)
+    none = found == NONE and state.params.allow_one
+    answer = None if none else _granular(state, levels, believable, best)
+    return answer, _trust(answer, found, evidence, came, believable, best.k)
+
+
+def _evidence(
+    bag: Cells, reach: int, candidates: Sequence[PathLevel], rng: np.random.Generator
+) -> _Evidence:
+    small = leading(bag)
+    by_rows, valleys = gain_by_rows(bag, candidates)
+    gain = gain_over_one(small, sample_path(small, reach, rng))
+    return _Evidence(gain, by_rows, valleys, clouds_like(small, reach, rng))
+
+
+def _verdict(state: ServerState, k: int, evidence: _Evidence) -> str:
+    """Say whether there are clusters; where cells mix or are noise, only if so."""
+    found = evidence.verdict(evidence.gain)
+    if _too_mixed(state, k):
+        return UNCLEAR
+    return UNCLEAR if found == NONE and state.params.noisy else found
+
+
+def _too_mixed(state: ServerState, k: int) -> bool:
+    """Whether sites are alike, and too small to show so many clusters by cells."""
+    rows, means = _sites(state)
+    if (
+        len(rows) < 2
+        or np.median(rows) >= CELLS_PER_CLUSTER * state.params.min_cell * k
+    ):
+        return False
+    bag = state.bag()
+    middle = rows @ means / rows.sum()
+    apart = float(rows @ ((means - middle) ** 2).sum(axis=1))
+    spread = bag.counts @ ((bag.means - middle) ** 2).sum(axis=1) + bag.scatters.sum()
+    return apart <= ALIKE * float(spread)
+
+
+def _sites(state: ServerState) -> tuple[Floats, Floats]:
+    """Return the rows and the mean of every site whose cells are remembered."""
+    rows, means = [], []
+    for client in sorted(state.memory):
+        cells = state.memory[client]
+        starts = np.array([0]) if cells.offsets is None else cells.offsets[:-1]
+        starts = starts[cells.sizes > 0]
+        held = np.add.reduceat(cells.counts, starts).astype(np.float64)
+        sums = np.add.reduceat(cells.counts[:, None] * cells.means, starts)
+        rows.append(held)
+        means.append(sums / held[:, None])
+    none = np.empty((0, state.n_features))
+    return np.concatenate([np.empty(0), *rows]), np.concatenate([none, *means])
+
+
+# ------------------------------------------------------------------ resampling
+
+
+def _resampled(
+    state: ServerState,
+    bag: Cells,
+    reach: int,
+    evidence: _Evidence,
+    levels: Sequence[PathLevel],
+    rng: np.random.Generator,
+) -> _Resamples:
+    """Cut resamples of the bag, and see what comes back of every level."""
+    params, came = state.params, _Resamples()
+    known = FromRows.of(state.levels, state.candidates)
+    labels = {each.k: assign(bag.means, each.centers)[0] for each in levels}
+    for _ in range(RESAMPLES):
+        again = resampled(bag, rng)
+        path = sample_path(again, reach, rng)
+        if not path:
+            came.ks.append(1)
+            continue
+        level = chosen_again(path, known, params.criterion, params.band, state.most)
+        alone = params.allow_one and _is_none(again, path, evidence, reach, rng)
+        came.ks.append(1 if alone else level.k)
+        for each in path:
+            if each.k in labels:
+                others, _ = assign(bag.means, each.centers)
+                back = recovered(bag.counts, labels[each.k], others, each.k)
+                came.recovered.setdefault(each.k, []).append(back)
+    return came
+
+
+def _is_none(
+    again: Cells,
+    path: Sequence[PathLevel],
+    evidence: _Evidence,
+    reach: int,
+    rng: np.random.Generator,
+) -> bool:
+    """Whether a resample shows no clusters."""
+    if again.means.shape[1] > AXES:
+        again = leading(again)
+        path = sample_path(again, reach, rng)
+    return evidence.verdict(gain_over_one(again, path)) == NONE
+
+
+# ------------------------------------------------------------------ answering
+
+
+def _peaks(levels: Sequence[PathLevel], chosen: int) -> set[int]:
+    """Return the k that are better than their neighbours, and the chosen one."""
+    value = np.concatenate([[-np.inf], worth(levels, AUTO), [-np.inf]])
+    high = (value[1:-1] >= value[:-2]) & (value[1:-1] >= value[2:])
+    return {level.k for level, is_peak in zip(levels, high, strict=True) if is_peak} | {
+        chosen
+    }
+
+
+def _believable(
+    levels: Sequence[PathLevel], peaks: set[int], chosen: int, came: _Resamples
+) -> tuple[int, ...]:
+    """Return the k whose clusters all come back: peaks, and the finest of all.
+
+    The chosen one is always among them.
+    """
+    stable = [each.k for each in levels if came.stabilities(each.k).min() >= STABLE]
+    return tuple(sorted({chosen, *(set(stable) & peaks), *stable[-1:]}))
+
+
+def _granular(
+    state: ServerState,
+    levels: Sequence[PathLevel],
+    believable: tuple[int, ...],
+    best: PathLevel,
+) -> PathLevel:
+    """Return the level that the user's wish for more or fewer clusters leads to."""
+    wish = {"coarse": believable[0], "auto": best.k, "fine": believable[-1]}
+    k = wish[state.params.granularity]
+    return next((level for level in levels if level.k == k), best)
+
+
+def _trust(
+    answer: PathLevel | None,
+    found: str,
+    evidence: _Evidence,
+    came: _Resamples,
+    believable: tuple[int, ...],
+    chosen: int,
+) -> Trust:
+    shares = came.shares()
+    gain = evidence.gain - evidence.clouds.middle
+    told = tuple(shares.items())
+    if answer is None:
+        return Trust(found, gain, shares.get(1, 0.0), told, (1.0,), (1,))
+    k = answer.k
+    confidence = shares.get(k, 0.0) if k == chosen else came.often(k)
+    stabilities = tuple(came.stabilities(k).tolist())
+    return Trust(found, gain, confidence, told, stabilities, believable)
