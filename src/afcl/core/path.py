@@ -66,7 +66,11 @@ def scored(level: PathLevel, silhouette: float, simplified: float) -> PathLevel:
 
 
 def build_path(
-    bag: Cells, seeds: Cells, merges: tuple[Merge, ...], max_clusters: int
+    bag: Cells,
+    seeds: Cells,
+    merges: tuple[Merge, ...],
+    max_clusters: int,
+    iterations: int = POLISH,
 ) -> tuple[PathLevel, ...]:
     """Return every level from 2 to `max_clusters`, in increasing k.
 
@@ -81,7 +85,7 @@ def build_path(
             np.array([merge.right for merge in merges], dtype=np.int64),
         ),
         max_clusters,
-        POLISH,
+        iterations,
     )
     n = float(bag.counts.sum())
     levels: dict[int, PathLevel] = {}

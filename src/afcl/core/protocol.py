@@ -94,7 +94,7 @@ class Trust:
         rows too much to tell).
     gain
         Nats a row by which the best clustering explains the rows better than a single
-        cloud does, less what it would gain on rows without clusters; None: not known.
+        cloud does; None: not known.
     confidence
         How often the answer's k comes out when what was heard is resampled.
     shares

@@ -32,8 +32,8 @@ from afcl.kernels import lloyd
 CLUSTERS, NONE, UNCLEAR = "clusters", "none", "unclear"
 #: Clouds that a gain is compared with, and rows in each of them at most.
 CLOUDS, CLOUD_ROWS = 9, 2000
-#: Lloyd iterations that condense the rows of a cloud to cells.
-CONDENSE = 3
+#: Lloyd iterations that condense the rows of a cloud to cells, and that a level gets.
+CONDENSE, SAMPLE_POLISH = 3, 6
 #: Axes that are looked at: those along which the rows differ most.
 AXES = 32
 #: A gain over one cloud that valleys at this share of the clusters confirm,
@@ -68,8 +68,8 @@ def clouds_like(bag: Cells, most: int, rng: np.random.Generator) -> Clouds:
     return Clouds(middle, spread, max(gains))
 
 
-def verdict(gain: float, by_rows: float, valleys: float, clouds: Clouds) -> str:
-    """Say whether there are clusters.
+def is_plain(gain: float, by_rows: float, valleys: float) -> bool:
+    """Whether there are clusters for certain: a gain, and valleys between them.
 
     Parameters
     ----------
@@ -78,12 +78,13 @@ def verdict(gain: float, by_rows: float, valleys: float, clouds: Clouds) -> str:
         the scatters of candidates, from the rows.
     valleys
         Share of the likeliest candidate's clusters with a valley to the next.
-    clouds
-        Gains on rows without clusters.
     """
+    return max(gain, by_rows) > SOME_GAIN and valleys >= SOME_VALLEYS
+
+
+def compared(gain: float, valleys: float, clouds: Clouds) -> str:
+    """Say whether there are clusters, given the gains on rows without any."""
     more = gain - clouds.middle
-    if max(gain, by_rows) > SOME_GAIN and valleys >= SOME_VALLEYS:
-        return CLUSTERS
     if more > max(MORE_GAIN, min(ENOUGH, SPREADS * (clouds.spread + 0.01))):
         return CLUSTERS
     if valleys >= CONFIRMED and more > LITTLE_GAIN and gain > clouds.most:
@@ -109,7 +110,7 @@ def sample_path(
     weights = bag.counts.astype(np.float64)
     placed = weighted_kmeans(bag.means, weights, k, rng, 1)
     seeds, merges = joined_seeds(bag, placed)
-    return build_path(bag, seeds, merges, min(most, len(seeds)))
+    return build_path(bag, seeds, merges, min(most, len(seeds)), SAMPLE_POLISH)
 
 
 def leading(bag: Cells) -> Cells:

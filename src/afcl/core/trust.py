@@ -8,8 +8,9 @@ is done on a small bag: the cells condensed to a few hundred.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -23,15 +24,17 @@ from afcl.core.stability import FromRows, chosen_again, recovered, resampled
 from afcl.core.state import ServerState
 from afcl.core.structure import (
     AXES,
+    CLUSTERS,
     NONE,
     UNCLEAR,
     Clouds,
     clouds_like,
+    compared,
     gain_by_rows,
     gain_over_one,
+    is_plain,
     leading,
     sample_path,
-    verdict,
 )
 from afcl.kernels import assign
 from afcl.registry import AUTO
@@ -39,7 +42,7 @@ from afcl.registry import AUTO
 #: Purpose of the server's draws.
 TRUSTING = 3
 #: Resamples of what was heard.
-RESAMPLES = 24
+RESAMPLES = 20
 #: Cells of the bag that is resampled, and of every level that is looked at, at least.
 CELLS, CELLS_PER_LEVEL = 256, 4
 #: Resamples are cut into up to so many times the answer's clusters, and a few more;
@@ -55,16 +58,22 @@ CELLS_PER_CLUSTER = 5
 
 
 class _Evidence(NamedTuple):
-    """What the verdict rests on: see :func:`structure.verdict`."""
+    """What the verdict rests on: see :mod:`core.structure`."""
 
     gain: float
     by_rows: float
     valleys: float
-    clouds: Clouds
+    clouds: Callable[[], Clouds]
 
     def verdict(self, gain: float) -> str:
-        """Return what another gain would have meant."""
-        return verdict(gain, self.by_rows + gain - self.gain, *self[2:])
+        """Return what a gain means, the run's own or that of a resample.
+
+        Clouds are looked at only where they are needed.
+        """
+        by_rows = self.by_rows + gain - self.gain
+        if is_plain(gain, by_rows, self.valleys):
+            return CLUSTERS
+        return compared(gain, self.valleys, self.clouds())
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +144,9 @@ def _evidence(
     small = leading(bag)
     by_rows, valleys = gain_by_rows(bag, candidates)
     gain = gain_over_one(small, sample_path(small, reach, rng))
-    return _Evidence(gain, by_rows, valleys, clouds_like(small, reach, rng))
+    apart = rng.spawn(1)[0]
+    clouds = cache(lambda: clouds_like(small, reach, apart))
+    return _Evidence(gain, by_rows, valleys, clouds)
 
 
 def _verdict(state: ServerState, k: int, evidence: _Evidence) -> str:
@@ -266,7 +277,7 @@ def _trust(
     chosen: int,
 ) -> Trust:
     shares = came.shares()
-    gain = evidence.gain - evidence.clouds.middle
+    gain = max(evidence.gain, evidence.by_rows)
     told = tuple(shares.items())
     if answer is None:
         return Trust(found, gain, shares.get(1, 0.0), told, (1.0,), (1,))
