@@ -125,7 +125,7 @@ def judged(
         return None, Trust(NONE, None, 1.0, ((1, 1.0),), (1.0,), (1,))
     rng = server_rng(state.seed, TRUSTING, 0)
     far = [level.k for level in state.candidates if level.k <= FAR]
-    reach = min(state.most, max(TIMES * best.k + MORE, *far))
+    reach = min(state.most, max([TIMES * best.k + MORE, *far]))
     bag = condense_cells(state.bag(), max(CELLS, CELLS_PER_LEVEL * reach))
     evidence = _evidence(bag, reach, state.candidates, rng)
     found = _verdict(state, best.k, evidence)
