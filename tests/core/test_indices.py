@@ -223,10 +223,20 @@ def test_outside_the_band_the_silhouette_decides():
 
 
 def test_the_edge_of_the_band_is_inside():
+    # Of the second silhouette .02 ln 3 is taken, of the first .02 ln 2.
     levels = [level(2, 0.75, 0, 0), level(3, 0.5, 1, 1)]
-    assert choose(levels, "auto", 0.25, 20) == 1
-    assert choose(levels, "auto", 0.2499, 20) == 0
+    behind = 0.25 + 0.02 * np.log(1.5)
+    assert choose(levels, "auto", behind + 1e-12, 20) == 1
+    assert choose(levels, "auto", behind - 1e-4, 20) == 0
     assert choose(levels, "auto", 0.0, 20) == 0
+
+
+def test_a_finer_level_has_to_be_better_by_its_price():
+    """Of 20 times as many clusters .02 ln 20 = .06, whatever the other indices say."""
+    coarse = level(2, 0.40, 0, 0)
+    assert choose([coarse, level(40, 0.44, 9, 9)], "auto", 0.01, 200) == 0
+    assert choose([coarse, level(40, 0.48, 9, 9)], "auto", 0.01, 200) == 1
+    assert choose([coarse, level(40, 0.44, 9, 9)], "silhouette", 0.01, 200) == 1
 
 
 def test_in_the_band_normalised_bic_and_simplified_silhouette_add_up():
@@ -300,7 +310,7 @@ def test_a_criterion_alone_ties_to_the_smaller_k(criterion):
 
 def with_valleys(k, deep, free_bic, rows=10.0, d=1, **scores):
     """Return a level of which so many clusters have a valley, 3/4 deep."""
-    whole = level(k, free_bic=free_bic, **scores)
+    whole = level(k, free_bic=free_bic, **{"silhouette": 0.45, **scores})
     found = np.tile([3.0, 4.0, 9.0], (k, 1))
     found[:deep, 0] = 2.75
     sizes = np.full(k, rows)
@@ -353,6 +363,24 @@ def test_a_level_of_too_few_rows_is_not_confirmed():
 def test_the_likeliest_levels_tie_to_the_smaller_k():
     levels = [with_valleys(k, k, 5.0) for k in (7, 4, 5)]
     assert choose(levels, "auto", 0.01, 20) == 1
+
+
+def test_of_equally_likely_levels_the_largest_silhouette_wins():
+    """A hundred rows: within 2 nats of the best they are equally likely."""
+    best, finer = with_valleys(10, 10, 5.0, silhouette=0.5), with_valleys(11, 11, 6.9)
+    assert choose([best, finer], "auto", 0.01, 20) == 0
+    finer = with_valleys(11, 11, 7.3, silhouette=0.45)
+    assert choose([best, finer], "auto", 0.01, 20) == 1
+    # One without valleys does not count, however good it looks.
+    bare = with_valleys(10, 0, 5.0, silhouette=0.6)
+    assert choose([bare, with_valleys(11, 11, 6.9)], "auto", 0.01, 20) == 1
+
+
+def test_a_level_far_below_the_best_silhouette_is_not_confirmed():
+    coarse = with_valleys(2, 0, 0.0, silhouette=0.6)
+    near, far = (with_valleys(10, 10, 5.0, silhouette=s) for s in (0.41, 0.39))
+    assert choose([coarse, near], "auto", 0.01, 20) == 1
+    assert choose([coarse, far], "auto", 0.01, 20) == 0
 
 
 def level_without(k, name):

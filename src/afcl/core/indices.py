@@ -140,10 +140,10 @@ def choose(levels: Sequence[PathLevel], criterion: str, band: float, most: int) 
     """
     if criterion != AUTO:
         return _best(levels, criterion)
-    silhouette = goodness(levels, "silhouette")
-    confirmed = _confirmed(levels, silhouette, most)
+    confirmed = _confirmed(levels, most)
     if confirmed.size:
-        return int(confirmed[np.argmax(silhouette[confirmed])])
+        best = _best([levels[i] for i in confirmed], "silhouette")
+        return int(confirmed[best])
     value = worth(levels, criterion)
     inside = np.flatnonzero(value >= value.max() - band)
     likely = goodness(levels, "bic")[inside]
@@ -168,9 +168,9 @@ def _best(levels: Sequence[PathLevel], criterion: str) -> int:
     return int(np.lexsort((ks, -goodness(levels, criterion)))[0])
 
 
-def _confirmed(levels: Sequence[PathLevel], silhouette: Floats, most: int) -> Ints:
+def _confirmed(levels: Sequence[PathLevel], most: int) -> Ints:
     """Return the positions of the likeliest levels, if valleys confirm them."""
-    likely = goodness(levels, "free_bic")
+    likely, silhouette = (goodness(levels, i) for i in ("free_bic", "silhouette"))
     least = likely.max() - LIKELY * max(level.sizes.sum() for level in levels)
     near = (likely >= least) & (silhouette >= silhouette.max() - DROP)
     confirmed = [_is_confirmed(level, most) for level in levels]
