@@ -311,18 +311,18 @@ def test_a_criterion_alone_ties_to_the_smaller_k(criterion):
 def with_valleys(k, deep, free_bic, rows=10.0, d=1, **scores):
     """Return a level of which so many clusters have a valley, 3/4 deep."""
     whole = level(k, free_bic=free_bic, **{"silhouette": 0.45, **scores})
-    found = np.tile([3.0, 4.0, 9.0], (k, 1))
-    found[:deep, 0] = 2.75
+    found = np.tile([3.0, 5.0, 9.0], (k, 1))
+    found[deep:, 0] = 3.01
     sizes = np.full(k, rows)
     return replace(whole, centers=np.zeros((k, d)), sizes=sizes, valleys=found)
 
 
 def test_how_deep_valleys_are_by_hand():
-    # (2 + 1)/(min(5, 3) + 1) = 3/4; (0 + 1)/(9 + 1); no rows at all: 1.
+    # (3 + 3)/(min(9, 5) + 3) = 3/4; (0 + 3)/(9 + 3); no rows at all: 1.
     found = indices.depths(
-        np.array([[2.0, 5.0, 3.0], [0.0, 9.0, 9.0], [0.0, 0.0, 0.0]])
+        np.array([[3.0, 9.0, 5.0], [0.0, 9.0, 9.0], [0.0, 0.0, 0.0]])
     )
-    assert found.tolist() == [0.75, 0.1, 1.0]
+    assert found.tolist() == [0.75, 0.25, 1.0]
 
 
 def test_the_likeliest_level_wins_if_valleys_confirm_it():

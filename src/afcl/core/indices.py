@@ -36,8 +36,9 @@ LIKELY = 0.02
 NEAR_END = 0.8
 #: the path may just have ended; nor one whose silhouette lies so far below the best.
 DROP = 0.2
-#: A valley is one if, of the rows at the lower end, no larger share lies in its middle,
-DEEP = 0.75
+#: A valley is one if, of the rows at the lower end, no larger share lies in its middle
+#: (a few rows more counted in both: a few fewer make no valley),
+DEEP, FEW = 0.75, 3.0
 #: and the likeliest k is confirmed if this share of its clusters have one.
 CONFIRMED = 0.8
 #: A variance below this counts as this: rows that coincide would be infinitely likely.
@@ -169,12 +170,17 @@ def _best(levels: Sequence[PathLevel], criterion: str) -> int:
 
 
 def _confirmed(levels: Sequence[PathLevel], most: int) -> Ints:
-    """Return the positions of the likeliest levels, if valleys confirm them."""
+    """Return the positions of the likeliest levels that valleys confirm.
+
+    There are none unless one of them is about as likely as the likeliest of all.
+    """
     likely, silhouette = (goodness(levels, i) for i in ("free_bic", "silhouette"))
-    least = likely.max() - LIKELY * max(level.sizes.sum() for level in levels)
-    near = (likely >= least) & (silhouette >= silhouette.max() - DROP)
-    confirmed = [_is_confirmed(level, most) for level in levels]
-    return np.flatnonzero(near & confirmed)
+    near = LIKELY * max(level.sizes.sum() for level in levels)
+    held = silhouette >= silhouette.max() - DROP
+    held &= [_is_confirmed(level, most) for level in levels]
+    if not held.any() or likely[held].max() < likely.max() - near:
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(held & (likely >= likely[held].max() - near))
 
 
 def _is_confirmed(level: PathLevel, most: int) -> bool:
@@ -193,9 +199,9 @@ def parted(level: PathLevel) -> float:
 
 
 def depths(valleys: Floats) -> Floats:
-    """Rows in the middle over rows at the lower of both ends, one more of each."""
+    """Rows in the middle over rows at the lower of both ends, a few more of each."""
     middle, own, other = valleys.T
-    found: Floats = (middle + 1.0) / (np.minimum(own, other) + 1.0)
+    found: Floats = (middle + FEW) / (np.minimum(own, other) + FEW)
     return found
 
 

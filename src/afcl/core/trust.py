@@ -41,8 +41,8 @@ from afcl.registry import AUTO
 
 #: Purpose of the server's draws.
 TRUSTING = 3
-#: Resamples of what was heard.
-RESAMPLES = 20
+#: Resamples of what was heard: so many, and more if these do not all agree.
+FEWEST, RESAMPLES = 8, 24
 #: Cells of the bag that is resampled, and of every level that is looked at, at least.
 CELLS, CELLS_PER_LEVEL = 256, 4
 #: Resamples are cut into up to so many times the answer's clusters, and a few more;
@@ -202,7 +202,9 @@ def _resampled(
     params, came = state.params, _Resamples()
     known = FromRows.of(state.levels, state.candidates)
     labels = {each.k: assign(bag.means, each.centers)[0] for each in levels}
-    for _ in range(RESAMPLES):
+    for done in range(RESAMPLES):
+        if done == FEWEST and len(set(came.ks)) == 1:
+            break
         again = resampled(bag, rng)
         path = sample_path(again, reach, rng)
         if not path:
