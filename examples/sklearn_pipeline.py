@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from afcl import AFCL
 
 X, kinds = load_wine(return_X_y=True)
-owner = np.arange(len(X)) % 4  # four cellars, each with wines of every kind
+owner = np.arange(len(X)) % 2  # two cellars, each with wines of every kind
 
 # Scaling and PCA here see all rows: good for trying out, not for a real federation,
 # where AFCL's own agreement on the scale (scale="minmax") is what stays private.
@@ -32,7 +32,7 @@ print(f"the first three again: {model.predict(X[:3]).tolist()}")
 
 # Parameters are scikit-learn's: a grid is a loop over clones.
 flat = model[:-1].transform(X)
-for chosen in ParameterGrid({"min_cell": [2, 5, 8], "participation": [None, 0.5]}):
+for chosen in ParameterGrid({"min_cell": [2, 3, 5], "participation": [None, 0.5]}):
     trial = clone(model[-1]).set_params(**chosen).fit(flat, clients=owner)
     score = silhouette_score(flat, trial.labels_)
     said = f"min_cell {chosen['min_cell']}, participation {chosen['participation']}"

@@ -23,6 +23,9 @@ from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_mixture, make_sd1
 from afcl.exceptions import InputError, PrivacyWarning, SmallClientsWarning
 
+#: Much of this is about few rows without clusters; test_trust.py is about warnings.
+pytestmark = pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
+
 #: Checks that cannot hold, each with its reason. There are none.
 EXPECTED_FAILURES: dict[str, str] = {}
 

@@ -122,6 +122,7 @@ def rounded():
     _parsed.cache_clear()
 
 
+@pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
 def test_a_new_level_runs(rows, rounded):
     clients = np.arange(len(rows)) % 3
     model = AFCL(privacy="rounded(1)", random_state=0).fit(rows, clients=clients)

@@ -223,6 +223,7 @@ def test_participation_draws_the_attendance_of_every_site():
         plots.participation([{**START, "clients": []}])
 
 
+@pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
 @given(
     st.integers(2, 6),
     st.floats(0.05, 1.0),

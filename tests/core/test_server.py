@@ -17,7 +17,7 @@ from sklearn.metrics import calinski_harabasz_score
 from afcl.core import rebuild
 from afcl.core.cells import pool, union
 from afcl.core.client import condense, reply
-from afcl.core.indices import BY_FREE_BIC, INDICES, choose
+from afcl.core.indices import BY_FREE_BIC, INDICES, PER_FOLD, choose
 from afcl.core.messages import (
     Cells,
     Hello,
@@ -485,12 +485,17 @@ def test_candidates_lie_near_the_best_silhouette():
     assert kept(levels, criterion="silhouette") == [2, 3]
     assert kept(levels, prune=0.0) == [2, 3]  # the rule picks 2 in the band: see below
     assert kept(levels, prune=0.0, band=0.0) == [3]
-    assert kept(levels, prune=0.25) == [2, 3, 4]
+    assert kept(levels, prune=0.25) == [2, 3]  # .02 ln(4/3) more are asked of k = 4
+    assert kept(levels, prune=0.26) == [2, 3, 4]
 
 
 def test_at_most_so_many_candidates_and_the_one_the_rule_picks():
-    # Ten equal silhouettes: the lowest six k, and the one with the best BIC, k = 9.
-    levels = tuple(built(k, 0.5, bic=float(k == 9)) for k in range(2, 12))
+    # Ten that are nearly worth the same, less for every k: the lowest six, and k = 9,
+    # whose BIC is the best.
+    levels = tuple(
+        built(k, 0.5 + 0.999 * PER_FOLD * np.log(k), bic=float(k == 9))
+        for k in range(2, 12)
+    )
     assert kept(levels) == [2, 3, 4, 5, 6, 7, 9]
     assert kept(levels, candidates=1) == [2, 9]
     # With silhouettes that fall, the best come first.

@@ -23,7 +23,7 @@ SAID = {
         "4 clusters of [1500, 500, 200, 100] rows",
         "agreement with the hidden groups (ARI): 1.000",
     ],
-    "sklearn_pipeline.py": ["3 kinds of wine", "min_cell 8, participation 0.5: k = 3"],
+    "sklearn_pipeline.py": ["3 kinds of wine", "min_cell 5, participation 0.5: k = 3"],
 }
 
 

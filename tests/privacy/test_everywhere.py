@@ -126,13 +126,14 @@ def test_affine_with_many_uploads_a_round_runs_and_counts_all_rows(sd1):
         make_method("afcl-paper", privacy="affine", anchor="current")
 
 
+@pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
 def test_small_mixed_clients_are_warned_of(sd1):
     X, _ = sd1
     tables = np.array_split(X[:600], 30)
     with pytest.warns(SmallClientsWarning, match="privacy=None"):
         AFCL(random_state=0, privacy="summary").fit_clients(tables)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", SmallClientsWarning)
         for level in (None, "secure"):
             AFCL(random_state=0, privacy=level).fit_clients(tables)
 

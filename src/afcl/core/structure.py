@@ -205,10 +205,19 @@ def _cloud(bag: Cells, rng: np.random.Generator) -> Cells:
     root = np.sqrt(np.maximum(spread, max(FLAT * spread[-1], LEAST_VARIANCE)))
     rows = _rows(bag, rng)
     far = np.linalg.norm((rows - known.mean) @ axes / root, axis=1)
-    ways = rng.normal(size=rows.shape)
-    ways *= (far / np.linalg.norm(ways, axis=1))[:, None]
+    ways = far[:, None] * _directions(*rows.shape, rng)
     rows = known.mean + (ways * root) @ axes.T
     return _condensed(rows, len(bag), known.n, rng)
+
+
+def _directions(n: int, d: int, rng: np.random.Generator) -> Floats:
+    """Draw unit vectors; on a line, where there are but two, shadows of those in space.
+
+    The latter are as long on average, squared.
+    """
+    ways = rng.normal(size=(n, 3 if d == 1 else d))
+    ways /= np.linalg.norm(ways, axis=1)[:, None]
+    return np.sqrt(3.0) * ways[:, :1] if d == 1 else ways
 
 
 def _rows(bag: Cells, rng: np.random.Generator) -> Floats:

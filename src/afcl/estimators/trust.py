@@ -31,9 +31,13 @@ def attributes(trust: Trust | None) -> dict[str, Any]:
 
 
 def doubts(clustering: Clustering) -> list[Warning]:
-    """Return the warning that an answer deserves, the gravest one, if it does."""
+    """Return the warning that an answer deserves, the gravest one, if it does.
+
+    A single cluster is no surprise where there was nothing to part: equal rows, or a
+    largest k of one.
+    """
     trust, k = clustering.trust, clustering.k
-    if trust is None:
+    if trust is None or trust.gain is None:
         return []
     if trust.verdict == "none":
         return [TrustWarning(_nothing(k))]
