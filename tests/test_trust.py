@@ -17,11 +17,10 @@ import pytest
 
 from afcl import AFCL, make_method
 from afcl.core.protocol import Trust
-from afcl.estimators.trust import DOUBTFUL
 from afcl.exceptions import SmallClientsWarning, TrustWarning
 from afcl.methods.afcl import Afcl
 from afcl.methods.presets import resolve
-from afcl.report.trust import RELIANCE
+from afcl.reliance import DOUBTFUL
 
 #: Sure of three clusters; their stabilities in the server's order.
 SURE = Trust(
@@ -207,8 +206,12 @@ class TestWarning:
         assert kind is TrustWarning
         assert "the 3 clusters are pieces of one cloud" in text
 
-    def test_begins_where_the_words_end(self):
-        assert [least for least, _ in RELIANCE][-2] == DOUBTFUL
+    def test_begins_where_the_words_end(self, told, spots):
+        told(replace(SURE, confidence=0.496))
+        assert self.warned(spots) == []
+        told(replace(SURE, confidence=0.494))
+        ((_, text),) = self.warned(spots)
+        assert text.startswith("k = 3 came out of 49% of the resamples only")
 
     def test_more_clusters_than_cells_can_show(self, told, spots):
         told(SURE)
