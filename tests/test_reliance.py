@@ -131,12 +131,23 @@ def test_nobody_relies_on_clusters_that_no_test_sees(verdict: str, k: int, words
     ],
 )
 def test_other_k_come_by_how_often_they_came_out(by_k: dict[int, float], words: str):
-    said = confidence_words(by_k[7], 7, reliance(by_k[7]), by_k.items())
+    said = confidence_words(by_k[7], 7, reliance(by_k[7]), by_k)
     assert said == f"k = 7 came out of {words}"
 
 
 def test_without_a_meaning_there_are_no_brackets():
-    assert confidence_words(0.6, 3) == "k = 3 came out of 60% of the resamples."
+    said = "k = 3 came out of 60% of the resamples"
+    assert confidence_words(0.6, 3, "", {}) == f"{said}."
+    by_k = {3: 0.6, 4: 0.4}
+    assert confidence_words(0.6, 3, "likely", by_k, others=0) == f"{said} (likely)."
+
+
+def test_a_wish_is_not_said_to_have_come_out():
+    by_k = {2: 0.05, 6: 0.95}
+    said = "The clusters of k = 2 all came back in 100% of the resamples"
+    assert confidence_words(1.0, 2, "likely", by_k, others=0) == f"{said} (likely)."
+    also = "; left to itself the rule gave k = 6 (95%), 2 (5%)."
+    assert confidence_words(1.0, 2, "", by_k) == said + also
 
 
 @pytest.mark.parametrize(

@@ -207,11 +207,17 @@ class TestWarning:
         assert "the 3 clusters are pieces of one cloud" in text
 
     def test_begins_where_the_words_end(self, told, spots):
-        told(replace(SURE, confidence=0.496))
+        told(replace(SURE, confidence=0.496, shares=((3, 0.496),)))
         assert self.warned(spots) == []
-        told(replace(SURE, confidence=0.494))
+        told(replace(SURE, confidence=0.494, shares=((3, 0.494),)))
         ((_, text),) = self.warned(spots)
         assert text.startswith("k = 3 came out of 49% of the resamples only")
+
+    def test_clusters_that_were_wished_for(self, told, spots):
+        told(replace(SURE, confidence=0.3))
+        ((_, text),) = self.warned(spots)
+        assert text.startswith("the clusters of k = 3 all came back in 30% of the")
+        assert "only: look at path_" in text
 
     def test_more_clusters_than_cells_can_show(self, told, spots):
         told(SURE)

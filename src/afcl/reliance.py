@@ -8,7 +8,7 @@ Functions that have nothing to say return "".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 #: What is found: clusters, none, or it cannot be told.
 CLUSTERS, NO_CLUSTERS, UNCLEAR = "clusters", "none", "unclear"
@@ -84,32 +84,43 @@ def verdict_words(verdict: str, gain: float | None, n_clusters: int) -> str:
     return f"{text}." if gain is None else f"{text}, by {gain:.2f} nats a row."
 
 
+def is_wish(share: float, n_clusters: int, by_k: Mapping[int, float]) -> bool:
+    """Whether k is one that `granularity` asked for, and not what the rule chose.
+
+    Then its share is not how often it came out, but how often its clusters came back.
+    """
+    return bool(by_k) and share != by_k.get(n_clusters, 0.0)
+
+
+def often_words(share: float, n_clusters: int, by_k: Mapping[int, float]) -> str:
+    """Say how often the answer came again, without capital and full stop."""
+    if is_wish(share, n_clusters, by_k):
+        what = f"the clusters of k = {n_clusters} all came back in"
+    else:
+        what = f"k = {n_clusters} came out of"
+    return f"{what} {percent(share)} of the resamples"
+
+
 def confidence_words(
     share: float,
     n_clusters: int,
-    meaning: str = "",
-    by_k: Iterable[tuple[int, float]] = (),
+    meaning: str,
+    by_k: Mapping[int, float],
+    others: int = OTHERS,
 ) -> str:
-    """Say how often the answer's k, and which others, came out of the resamples.
-
-    Parameters
-    ----------
-    share
-        Of the answer's k.
-    n_clusters
-        That k.
-    meaning
-        As :func:`reliance_of` gives it.
-    by_k
-        The shares of all k, for those who see no picture of them.
-    """
-    text = f"k = {n_clusters} came out of {percent(share)} of the resamples"
+    """Say how often the answer came again, and at most so many other k."""
+    wish = is_wish(share, n_clusters, by_k)
+    often = often_words(share, n_clusters, by_k)
+    text = often.replace("the", "The", 1) if wish else often
     text += f" ({meaning})" if meaning else ""
-    others = sorted((-often, k) for k, often in by_k if k != n_clusters and often > 0)
-    if others:
-        named = [f"{k} ({percent(-often)})" for often, k in others[:OTHERS]]
-        more = ", …" if len(others) > OTHERS else ""
-        text += f"; also {', '.join(named)}{more}"
+    came = sorted(
+        (-part, k) for k, part in by_k.items() if part > 0 and (wish or k != n_clusters)
+    )
+    if came and others:
+        named = [f"{k} ({percent(-part)})" for part, k in came[:others]]
+        more = ", …" if len(came) > others else ""
+        also = "left to itself the rule gave k =" if wish else "also"
+        text += f"; {also} {', '.join(named)}{more}"
     return f"{text}."
 
 

@@ -320,10 +320,17 @@ class TestTrust:
         assert result["path"][0]["k"] == 2
 
     def test_unclear(self, told):
-        lines, _, _ = told(replace(self.SURE, verdict="unclear", confidence=0.4))
+        lines, _, _ = told(
+            replace(
+                self.SURE,
+                verdict="unclear",
+                confidence=0.4,
+                shares=((4, 0.4), (5, 0.6)),
+            )
+        )
         assert lines[0].startswith("4 clusters in 2,300 rows")
         assert lines[2].startswith("Cannot tell whether there are clusters: ")
-        assert lines[3].startswith("k = 4 came out of 40% of the resamples; also ")
+        assert lines[3] == "k = 4 came out of 40% of the resamples; also 5 (60%)."
 
     def test_one_cluster_that_was_asked_for(self, told):
         lines, _, _ = told(None, "--max-clusters", 1)

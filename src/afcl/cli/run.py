@@ -303,7 +303,7 @@ def trust_in_words(result: dict[str, Any]) -> list[str]:
     if verdict != CLUSTERS:
         lines.append(verdict_words(verdict, None, k))
     if sure is not None:
-        by_k = [(int(other), share) for other, share in sure["by_k"].items()]
+        by_k = {int(other): share for other, share in sure["by_k"].items()}
         meaning = reliance_of(verdict, sure["k"], k)
         lines.append(confidence_words(sure["k"], k, meaning, by_k))
     lines.append(levels_words(result.get("levels") or (), k))

@@ -9,7 +9,15 @@ import numpy as np
 
 from afcl.core.protocol import Clustering, Trust
 from afcl.exceptions import TrustWarning
-from afcl.reliance import DOUBTFUL, NO_CLUSTERS, UNCLEAR, percent, reaches
+from afcl.reliance import (
+    DOUBTFUL,
+    NO_CLUSTERS,
+    UNCLEAR,
+    is_wish,
+    often_words,
+    percent,
+    reaches,
+)
 
 
 def attributes(trust: Trust | None) -> dict[str, Any]:
@@ -60,9 +68,10 @@ def _unclear(k: int) -> str:
 
 
 def _unsure(k: int, trust: Trust) -> str:
-    text = f"k = {k} came out of {percent(trust.confidence)} of the resamples only"
-    others = [(share, -other) for other, share in trust.shares if other != k]
-    if others:
+    by_k = dict(trust.shares)
+    text = f"{often_words(trust.confidence, k, by_k)} only"
+    others = [(share, -other) for other, share in by_k.items() if other != k]
+    if others and not is_wish(trust.confidence, k, by_k):
         share, other = max(others)
         text += f", k = {-other} of {percent(share)}"
     return f"{text}: look at path_ and at other k with cut(k) before you rely on it"

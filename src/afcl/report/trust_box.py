@@ -86,7 +86,9 @@ def _answers(run: RunFolder, trust: TrustFacts) -> list[tuple[str, object]]:
         said = verdict_words(trust.verdict, trust.gain, k)
         found.append(("Are there clusters at all?", SHORT[trust.verdict] + said))
     if trust.confidence is not None and not is_given(run):
-        said = confidence_words(trust.confidence, k, reliance_on(run))
+        said = confidence_words(
+            trust.confidence, k, reliance_on(run), dict(trust.shares), others=0
+        )
         found.append(("Would the same number come out again?", said))
     if len(trust.stabilities) > 1:
         found.append(("Would the clusters be the same?", _same(trust)))
