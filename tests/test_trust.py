@@ -235,6 +235,20 @@ class TestWarning:
         assert self.warned((X, owner)) == []
 
 
+class TestSmallSites:
+    @pytest.mark.parametrize(("min_cell", "verdict"), [(1, "clusters"), (2, "unclear")])
+    def test_only_cells_of_several_rows_can_mix_them(self, min_cell, verdict):
+        rng = np.random.default_rng(0)
+        spots = np.array([[0, 0], [0, 9], [9, 0], [9, 9]])
+        owner = np.repeat(np.arange(60), 8)
+        X = spots[rng.integers(0, 4, owner.size)] + rng.normal(size=(owner.size, 2))
+        model = AFCL(privacy="summary", min_cell=min_cell, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, clients=owner)
+        assert model.structure_["verdict"] == verdict
+
+
 class TestOptions:
     def test_reach_the_method(self):
         arguments: dict[str, Any] = {"allow_one": False, "granularity": "fine"}

@@ -165,6 +165,8 @@ def _too_mixed(state: ServerState, k: int) -> bool:
     ):
         return False
     bag = state.bag()
+    if bag.counts.max() == 1:
+        return False  # Single rows mix nothing.
     middle = rows @ means / rows.sum()
     apart = float(rows @ ((means - middle) ** 2).sum(axis=1))
     spread = bag.counts @ ((bag.means - middle) ** 2).sum(axis=1) + bag.scatters.sum()
