@@ -246,6 +246,7 @@ class TestSmallSites:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(X, clients=owner)
+        assert model.structure_ is not None
         assert model.structure_["verdict"] == verdict
 
 
