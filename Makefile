@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test browser test-browser test-federation federation check fuzz hostile quality presets methods rivals privacy bench results docs pictures clean
+.PHONY: setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals privacy bench results docs pictures clean
 
 setup: $(STAMP)
 
@@ -73,6 +73,10 @@ hostile: $(STAMP)
 # The table of "Must hold" figures: make quality DATA=dir [RUNS=20] [ONLY=IR,SE]
 quality: $(STAMP)
 	$(BIN)/python benchmarks/quality.py --data "$(DATA)" --runs $(or $(RUNS),20) $(if $(ONLY),--only $(ONLY))
+
+# The tables and the picture of docs/results/trust.md: make trust DATA=dir [RUNS=200] [ONLY=alarms,power]
+trust: $(STAMP)
+	$(BIN)/python benchmarks/trust.py $(if $(DATA),--data "$(DATA)") --runs $(or $(RUNS),200) --plot docs/results/trust-plot.png $(if $(ONLY),--only $(ONLY))
 
 # The presets beside each other, all runs counted: make presets DATA=dir [RUNS=20]
 presets: $(STAMP)

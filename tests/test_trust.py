@@ -17,11 +17,10 @@ import pytest
 
 from afcl import AFCL, make_method
 from afcl.core.protocol import Trust
-from afcl.estimators.trust import DOUBTFUL
 from afcl.exceptions import SmallClientsWarning, TrustWarning
 from afcl.methods.afcl import Afcl
 from afcl.methods.presets import resolve
-from afcl.report.trust import RELIANCE
+from afcl.reliance import DOUBTFUL
 
 #: Sure of three clusters; their stabilities in the server's order.
 SURE = Trust(
@@ -207,8 +206,18 @@ class TestWarning:
         assert kind is TrustWarning
         assert "the 3 clusters are pieces of one cloud" in text
 
-    def test_begins_where_the_words_end(self):
-        assert [least for least, _ in RELIANCE][-2] == DOUBTFUL
+    def test_begins_where_the_words_end(self, told, spots):
+        told(replace(SURE, confidence=0.496, shares=((3, 0.496),)))
+        assert self.warned(spots) == []
+        told(replace(SURE, confidence=0.494, shares=((3, 0.494),)))
+        ((_, text),) = self.warned(spots)
+        assert text.startswith("k = 3 came out of 49% of the resamples only")
+
+    def test_clusters_that_were_wished_for(self, told, spots):
+        told(replace(SURE, confidence=0.3))
+        ((_, text),) = self.warned(spots)
+        assert text.startswith("the clusters of k = 3 all came back in 30% of the")
+        assert "only: look at path_" in text
 
     def test_more_clusters_than_cells_can_show(self, told, spots):
         told(SURE)
@@ -224,6 +233,21 @@ class TestWarning:
         assert self.warned((X, owner), privacy="summary", min_cell=4) == []
         assert self.warned((X, owner % 2), privacy="summary") == []
         assert self.warned((X, owner)) == []
+
+
+class TestSmallSites:
+    @pytest.mark.parametrize(("min_cell", "verdict"), [(1, "clusters"), (2, "unclear")])
+    def test_only_cells_of_several_rows_can_mix_them(self, min_cell, verdict):
+        rng = np.random.default_rng(0)
+        spots = np.array([[0, 0], [0, 9], [9, 0], [9, 9]])
+        owner = np.repeat(np.arange(60), 8)
+        X = spots[rng.integers(0, 4, owner.size)] + rng.normal(size=(owner.size, 2))
+        model = AFCL(privacy="summary", min_cell=min_cell, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, clients=owner)
+        assert model.structure_ is not None
+        assert model.structure_["verdict"] == verdict
 
 
 class TestOptions:

@@ -122,7 +122,7 @@ def test_trust_comes_first_and_leads_to_other_levels(show, folders, width):
     # The bars by keyboard.
     page.locator("svg.shares-of-k [data-tip]").first.focus()
     page.keyboard.press("ArrowRight")
-    assert page.locator("#tip").text_content() == "k = 3: 96% of the tries"
+    assert page.locator("#tip").text_content() == "k = 3: 96% of the resamples"
     # The link brings the level and its curve into view; the mark stands below it.
     page.locator(".trust a", has_text="5").click()
     page.wait_for_function(

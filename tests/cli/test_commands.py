@@ -290,7 +290,8 @@ class TestTrust:
         assert lines[0].startswith("4 clusters in 2,300 rows at 5 sites: 1,500, ")
         assert lines[1].startswith("Silhouette")
         assert lines[2:4] == [
-            "k = 4 in 93 % of resamples (can be relied on); also 5 (5 %), 3 (2 %).",
+            "k = 4 came out of 93% of the resamples (can be relied on); "
+            "also 5 (5%), 3 (2%).",
             "Also worth a look: k = 2, 9 (granularity coarse / fine).",
         ]
         assert lines[4].startswith("5 rounds, at most 6 messages a site")
@@ -310,7 +311,7 @@ class TestTrust:
             "No clusters found in 2,300 rows at 5 sites.",
             "Nothing parts the rows: they are one cloud as far as the sites' messages "
             "show.",
-            "k = 1 in 100 % of resamples (can be relied on).",
+            "k = 1 came out of 100% of the resamples (can be relied on).",
         ]
         assert result["n_clusters"] == 1
         assert result["sizes"] == [2300]
@@ -319,10 +320,17 @@ class TestTrust:
         assert result["path"][0]["k"] == 2
 
     def test_unclear(self, told):
-        lines, _, _ = told(replace(self.SURE, verdict="unclear", confidence=0.4))
+        lines, _, _ = told(
+            replace(
+                self.SURE,
+                verdict="unclear",
+                confidence=0.4,
+                shares=((4, 0.4), (5, 0.6)),
+            )
+        )
         assert lines[0].startswith("4 clusters in 2,300 rows")
         assert lines[2].startswith("Cannot tell whether there are clusters: ")
-        assert "(do not rely on it)" in lines[3]
+        assert lines[3] == "k = 4 came out of 40% of the resamples; also 5 (60%)."
 
     def test_one_cluster_that_was_asked_for(self, told):
         lines, _, _ = told(None, "--max-clusters", 1)

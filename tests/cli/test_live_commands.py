@@ -161,7 +161,7 @@ def test_how_fine_the_answer_is_travels_with_the_run(
             [
                 "3 clusters in ROWS rows at 4 sites.",
                 "Cannot tell whether there are clusters: ",
-                "k = 3 in 60 % of resamples (uncertain); also 5 (40 %).",
+                "k = 3 came out of 60% of the resamples; also 5 (40%).",
                 "Also worth a look: k = 5 (granularity fine).",
             ],
             True,

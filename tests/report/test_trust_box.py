@@ -43,9 +43,8 @@ def test_an_answer_to_rely_on(folders):
     said = words_of(run)
 
     assert "Yes, it can be relied on." in said
-    assert "Clusters explain the rows better than one single cloud does." in said
-    assert "Gain 0.5 nats a row." in said
-    assert "k = 3 came out in 96% of the tries: can be relied on." in said
+    assert "Yes. Clusters explain the rows better than one cloud does, by 0.50" in said
+    assert "k = 3 came out of 96% of the resamples (can be relied on)." in said
     assert "At least 95% of every cluster comes back." in said
     assert 'class="trust good"' in (trust_section(run) or "")
 
@@ -53,7 +52,8 @@ def test_an_answer_to_rely_on(folders):
 def test_no_clusters(folders):
     run = read_run_folder(folders["none"])
     assert "There are no clusters to be seen." in words_of(run)
-    assert "Gain −0.01 nats a row." in words_of(run)
+    assert "No. Nothing parts the rows: they are one cloud" in words_of(run)
+    assert "nats" not in words_of(run).lower()
     assert "Would the clusters be the same?" not in words_of(run)
     assert 'class="trust neutral"' in (trust_section(run) or "")
     page = render(folders["none"])
@@ -65,8 +65,8 @@ def test_no_clusters(folders):
 def test_what_cannot_be_told_is_not_praised(folders):
     run = read_run_folder(folders["unclear"])
     assert "No: there may be no clusters at all." in words_of(run)
-    assert "k = 3 came out in 60% of the tries." in words_of(run)
-    assert "Gain" not in words_of(run)
+    assert "Cannot tell whether there are clusters: what" in words_of(run)
+    assert "k = 3 came out of 60% of the resamples." in words_of(run)
     assert 'class="trust caution"' in (trust_section(run) or "")
     assert "<title>Cannot tell: 3 clusters at best · " in render(folders["unclear"])
 
@@ -116,6 +116,13 @@ def test_what_was_not_tested_is_left_out():
     assert trust_section(RunFolder("run", done=True, n_clusters=3)) is None
 
 
+def test_a_cluster_is_judged_as_it_is_shown():
+    just = run_with(stabilities=(0.796, 0.9, 1.0))
+    assert "At least 80% of every cluster comes back." in words_of(just)
+    less = run_with(stabilities=(0.794, 0.9, 1.0))
+    assert "Least stable: cluster 0 (79%)." in words_of(less)
+
+
 # ------------------------------------------------------------------ bars
 
 
@@ -155,6 +162,9 @@ def test_believable_levels_are_marked_and_linked(folders):
     assert path.count('id="k-5"') == 1
     plain = path_section(read_run_folder(folders["plain"]))
     assert "believable" not in plain
+    # The answer's k is always among the levels, its clusters come back or not.
+    weak = read_run_folder(folders["doubtful"])
+    assert ">3 (chosen)<" in path_section(weak)
     # No dot, no link.
     assert "k = 40: their" in words_of(run_with(levels=(3, 40)))
 

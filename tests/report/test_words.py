@@ -12,11 +12,11 @@ from afcl.report.words import (
     headline,
     how_sure,
     privacy,
+    reliance_on,
     runner_up,
     subtitle,
     tidy,
     tiles,
-    worth,
 )
 from afcl.trace import history_of
 
@@ -147,21 +147,11 @@ def test_no_success_beside_a_doubt(k, verdict, confidence, given, said, word):
     assert (state_of(run).word, state_of(run).text) == (word, "done")
 
 
-@pytest.mark.parametrize(
-    ("share", "word"),
-    [
-        (1.0, "can be relied on"),
-        (0.9, "can be relied on"),
-        (0.89, "likely"),
-        (0.7, "likely"),
-        (0.69, "uncertain"),
-        (0.5, "uncertain"),
-        (0.49, "do not rely on it"),
-        (0.0, "do not rely on it"),
-    ],
-)
-def test_what_a_confidence_is_worth(share, word):
-    assert worth(share) == word
+def test_a_share_is_judged_as_it_is_shown():
+    run = facts_with({}, 3, trust=TrustFacts("clusters", confidence=0.696))
+    assert (headline(run), reliance_on(run)) == ("3 clusters", "likely")
+    run = facts_with({}, 3, trust=TrustFacts("clusters", confidence=0.694))
+    assert (headline(run), reliance_on(run)) == ("Perhaps 3 clusters", "uncertain")
 
 
 # ------------------------------------------------------------------ privacy

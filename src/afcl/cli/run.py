@@ -24,6 +24,14 @@ from afcl.cli.settings import (
     settings,
 )
 from afcl.registry import LEVELS, criteria, ways_to_write
+from afcl.reliance import (
+    CLUSTERS,
+    NO_CLUSTERS,
+    confidence_words,
+    levels_words,
+    reliance_of,
+    verdict_words,
+)
 
 if TYPE_CHECKING:
     from afcl.core.protocol import AnyMethod
@@ -266,8 +274,12 @@ def warn_of_fine(result: dict[str, Any]) -> None:
 
 def found_nothing(result: dict[str, Any]) -> bool:
     """Whether the answer is that there are no clusters."""
-    verdict = (result.get("structure") or {}).get("verdict")
-    return bool(result["n_clusters"] == 1 and verdict == "none")
+    return bool(result["n_clusters"] == 1 and _verdict(result) == NO_CLUSTERS)
+
+
+def _verdict(result: dict[str, Any]) -> str:
+    """Return whether there are clusters; "" in an older result."""
+    return str((result.get("structure") or {}).get("verdict", ""))
 
 
 def headline(result: dict[str, Any]) -> str:
@@ -284,16 +296,17 @@ def headline(result: dict[str, Any]) -> str:
 
 def trust_in_words(result: dict[str, Any]) -> list[str]:
     """Say how far the answer can be believed, if the result says so."""
-    from afcl.report import trust
-
-    k, structure = result["n_clusters"], result.get("structure")
+    k, sure = result["n_clusters"], result.get("confidence")
+    verdict = _verdict(result)
+    lines = []
     # That there are clusters says the headline.
-    plain = structure is not None and structure["verdict"] == "clusters"
-    lines = [
-        "" if plain else trust.verdict_words(structure, k),
-        trust.confidence_words(result.get("confidence"), k),
-        trust.levels_words(result.get("levels"), k),
-    ]
+    if verdict != CLUSTERS:
+        lines.append(verdict_words(verdict, None, k))
+    if sure is not None:
+        by_k = {int(other): share for other, share in sure["by_k"].items()}
+        meaning = reliance_of(verdict, sure["k"], k)
+        lines.append(confidence_words(sure["k"], k, meaning, by_k))
+    lines.append(levels_words(result.get("levels") or (), k))
     return [line for line in lines if line]
 
 

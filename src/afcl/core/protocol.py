@@ -97,6 +97,7 @@ class Trust:
         cloud does; None: not known.
     confidence
         How often the answer's k comes out when what was heard is resampled.
+        Of a k that `granularity` asked for: how often all of its clusters come back.
     shares
         The same of every k that came out, as (k, share), in increasing k.
     stabilities

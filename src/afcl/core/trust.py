@@ -38,6 +38,7 @@ from afcl.core.structure import (
 )
 from afcl.kernels import assign
 from afcl.registry import AUTO
+from afcl.reliance import STABLE
 
 #: Purpose of the server's draws.
 TRUSTING = 3
@@ -49,8 +50,6 @@ CELLS, CELLS_PER_LEVEL = 256, 4
 TIMES, MORE = 2, 5
 #: candidates up to this k are looked at in any case.
 FAR = 40
-#: A level is believable if of each of its clusters so much comes back.
-STABLE = 0.8
 #: Sites are alike if what they differ by is no larger share of the rows' scatter.
 ALIKE = 0.2
 #: Sites that are alike need about so many smallest cells of rows for every cluster.
@@ -166,6 +165,8 @@ def _too_mixed(state: ServerState, k: int) -> bool:
     ):
         return False
     bag = state.bag()
+    if bag.counts.max() == 1:
+        return False  # Single rows mix nothing.
     middle = rows @ means / rows.sum()
     apart = float(rows @ ((means - middle) ** 2).sum(axis=1))
     spread = bag.counts @ ((bag.means - middle) ** 2).sum(axis=1) + bag.scatters.sum()

@@ -95,6 +95,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         as what follows is None or empty, where the method does not judge itself.
     k_confidence_ : float or None
         How often `n_clusters_` comes out when what the clients said is resampled.
+        Of a k that `granularity` asked for: how often all of its clusters come back.
     k_confidences_ : dict of int to float
         The same of every k that came out.
     cluster_stability_ : ndarray of shape (n_clusters_,)

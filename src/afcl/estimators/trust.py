@@ -9,9 +9,15 @@ import numpy as np
 
 from afcl.core.protocol import Clustering, Trust
 from afcl.exceptions import TrustWarning
-
-#: An answer whose k comes out less often than this is warned of.
-DOUBTFUL = 0.5
+from afcl.reliance import (
+    DOUBTFUL,
+    NO_CLUSTERS,
+    UNCLEAR,
+    is_wish,
+    often_words,
+    percent,
+    reaches,
+)
 
 
 def attributes(trust: Trust | None) -> dict[str, Any]:
@@ -39,11 +45,11 @@ def doubts(clustering: Clustering) -> list[Warning]:
     trust, k = clustering.trust, clustering.k
     if trust is None or trust.gain is None:
         return []
-    if trust.verdict == "none":
+    if trust.verdict == NO_CLUSTERS:
         return [TrustWarning(_nothing(k))]
-    if trust.verdict == "unclear":
+    if trust.verdict == UNCLEAR:
         return [TrustWarning(_unclear(k))]
-    if trust.confidence < DOUBTFUL:
+    if not reaches(trust.confidence, DOUBTFUL):
         return [TrustWarning(_unsure(k, trust))]
     return []
 
@@ -61,14 +67,15 @@ def _nothing(k: int) -> str:
 def _unclear(k: int) -> str:
     return (
         f"cannot tell whether there are clusters, k = {k} is a guess: what the clients "
-        "said mixes rows too much; look at path_ and at other k with cut(k)"
+        "said is too coarse or too noisy; look at path_ and at other k with cut(k)"
     )
 
 
 def _unsure(k: int, trust: Trust) -> str:
-    text = f"k = {k} came out of {trust.confidence:.0%} of the resamples only"
-    others = [(share, -other) for other, share in trust.shares if other != k]
-    if others:
+    by_k = dict(trust.shares)
+    text = f"{often_words(trust.confidence, k, by_k)} only"
+    others = [(share, -other) for other, share in by_k.items() if other != k]
+    if others and not is_wish(trust.confidence, k, by_k):
         share, other = max(others)
-        text += f", k = {-other} of {share:.0%}"
+        text += f", k = {-other} of {percent(share)}"
     return f"{text}: look at path_ and at other k with cut(k) before you rely on it"

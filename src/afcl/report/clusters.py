@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from afcl._typing import Floats
+from afcl.reliance import STABLE, percent
 from afcl.report.markup import (
     Html,
     cards,
@@ -14,12 +15,11 @@ from afcl.report.markup import (
     join,
     note,
     number,
-    percent,
     section,
     shortened,
     tag,
 )
-from afcl.report.run_folder import MEMBER, STABLE, RunFolder, SiteSummary
+from afcl.report.run_folder import MEMBER, RunFolder, SiteSummary
 from afcl.report.svg import (
     WIDTH,
     Scale,
@@ -113,8 +113,8 @@ def _profile(run: RunFolder) -> Html:
     )
     if run.trust and run.trust.stabilities:
         legend += (
-            " Comes back: how much of a cluster is found again in other tries, on "
-            f"average; (!) below {STABLE:.0%}."
+            " Comes back: how much of a cluster is found again in resamples, on "
+            f"average; (!) below {percent(STABLE)}."
         )
     return join(
         tag("p", legend),
@@ -128,7 +128,7 @@ def _stabilities(run: RunFolder) -> Html:
     weak, cells = run.trust.unstable, []
     for c, part in enumerate(run.trust.stabilities):
         said = percent(part)
-        tip = f"Cluster {c}: on average {said} of it comes back in other tries"
+        tip = f"Cluster {c}: on average {said} of it comes back in resamples"
         sign = tag("span", "!", class_="sign") if c in weak else None
         class_ = "mark weak" if c in weak else "mark"
         cells.append(tag("td", sign, said, class_=class_, data_tip=tip))

@@ -119,19 +119,6 @@ def count(amount: int, one: str, many: str = "") -> str:
     return f"{amount:,} {one if amount == 1 else many or one + 's'}"
 
 
-def percent(share: float) -> str:
-    """Return a share in whole percent; only nothing is 0%, only all is 100%.
-
-    Examples
-    --------
-    >>> percent(0.934), percent(0.002), percent(0.999), percent(1.0)
-    ('93%', '<1%', '>99%', '100%')
-    """
-    if 0 < share < 0.005:
-        return "<1%"
-    return ">99%" if 0.995 <= share < 1 else f"{share:.0%}"
-
-
 def size_of(n_bytes: float) -> str:
     """Return a number of bytes in the unit that suits it."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -66,7 +66,12 @@ def levels_drawn(run: RunFolder) -> set[int]:
 
 def _believable(run: RunFolder) -> tuple[int, ...]:
     """Return every k on the path whose clusters come back."""
-    levels = () if run.trust is None else run.trust.levels
+    trust = run.trust
+    if trust is None:
+        return ()
+    # The answer's k is among them always.
+    not_so = {run.n_clusters} if trust.unstable else set()
+    levels = set(trust.levels) - not_so
     return tuple(k for k, _ in run.path if k in levels)
 
 

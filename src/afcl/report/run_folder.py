@@ -16,6 +16,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
+from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR, reaches
 from afcl.trace import Event, RunHistory, history_of, read_trace
 
 #: The answer; it is written last.
@@ -41,17 +42,8 @@ COORDINATOR = "coordinator"
 MEMBER = "site"
 #: Bytes in which the first line of a trace ends.
 FIRST_LINE = 100_000
-#: A cluster of which less comes back is not stable.
-STABLE = 0.75
 #: How far rounding may push a share out of 0 to 1.
 ROUNDING = 1e-6
-
-#: What a run may say of its rows: they have clusters.
-CLUSTERS = "clusters"
-#: Nothing parts them.
-NO_CLUSTERS = "none"
-#: What was heard does not tell.
-UNCLEAR = "unclear"
 
 
 @dataclass(frozen=True)
@@ -91,7 +83,7 @@ class TrustFacts:
     stabilities
         How much of every cluster comes back, 0 to 1; empty: not known.
     levels
-        Every k whose clusters come back.
+        Every k whose clusters come back, and the answer's.
     """
 
     verdict: str = ""
@@ -104,8 +96,9 @@ class TrustFacts:
     @property
     def unstable(self) -> list[int]:
         """Clusters of which too little comes back, the least stable first."""
-        weak = [c for c, part in enumerate(self.stabilities) if part < STABLE]
-        return sorted(weak, key=lambda c: self.stabilities[c])
+        parts = self.stabilities
+        weak = [c for c, part in enumerate(parts) if not reaches(part, STABLE)]
+        return sorted(weak, key=lambda c: parts[c])
 
 
 @dataclass(frozen=True)

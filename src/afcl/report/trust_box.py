@@ -5,26 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from afcl.report.markup import (
-    Html,
-    cards,
-    join,
-    note,
-    number,
-    percent,
-    section,
-    tag,
-)
-from afcl.report.path import levels_drawn
-from afcl.report.run_folder import (
+from afcl.reliance import (
+    ALSO,
     CLUSTERS,
     NO_CLUSTERS,
+    RELIANCE,
     UNCLEAR,
-    RunFolder,
-    TrustFacts,
+    UNRELIABLE,
+    confidence_words,
+    percent,
+    verdict_words,
 )
+from afcl.report.markup import Html, cards, join, note, section, tag
+from afcl.report.path import levels_drawn
+from afcl.report.run_folder import RunFolder, TrustFacts
 from afcl.report.svg import WIDTH, Scale, figure, mark, marks, text
-from afcl.report.words import WORTH, WORTHLESS, in_doubt, is_given, worth
+from afcl.report.words import in_doubt, is_given, reliance_on
 
 #: Bars drawn; when there are more k the last bar is all the others.
 BARS = 8
@@ -33,12 +29,8 @@ BAR = 24.0
 #: Unstable clusters that are named; the others are counted.
 NAMED = 5
 
-#: What the test found, in a few words.
-VERDICTS = {
-    CLUSTERS: "Yes. Clusters explain the rows better than one single cloud does.",
-    NO_CLUSTERS: "No. One single cloud explains the rows just as well.",
-    UNCLEAR: "It cannot be told: what was heard mixes the rows too much.",
-}
+#: What goes before the sentence on what the test found.
+SHORT = {CLUSTERS: "Yes. ", NO_CLUSTERS: "No. ", UNCLEAR: ""}
 
 
 def trust_section(run: RunFolder) -> Html | None:
@@ -64,23 +56,9 @@ def trust_section(run: RunFolder) -> Html | None:
 
 def _tone(run: RunFolder, trust: TrustFacts) -> str:
     """Return how the box looks: a success, a caution, or neither."""
-    if trust.verdict == UNCLEAR or worth_of(run) == WORTHLESS:
+    if trust.verdict == UNCLEAR or reliance_on(run) == UNRELIABLE:
         return "caution"
     return "neutral" if in_doubt(run) or trust.unstable else "good"
-
-
-def worth_of(run: RunFolder) -> str:
-    """Return what the confidence is worth; "" where it is not known or no use.
-
-    A k that was asked for comes out by itself, and of clusters that a test does not
-    see it says nothing that they come out again.
-    """
-    trust, k = run.trust, run.n_clusters
-    if trust is None or trust.confidence is None or is_given(run):
-        return ""
-    if trust.verdict == UNCLEAR or (trust.verdict == NO_CLUSTERS and k != 1):
-        return ""
-    return worth(trust.confidence)
 
 
 def _in_short(run: RunFolder, trust: TrustFacts) -> str:
@@ -91,38 +69,33 @@ def _in_short(run: RunFolder, trust: TrustFacts) -> str:
         return "No: there may be no clusters at all."
     if trust.verdict == CLUSTERS and is_given(run):
         return "There are clusters; their number was given."
-    word = worth_of(run)
+    word = reliance_on(run)
     if not word:
         return "Only in part: not everything was tested."
     if trust.unstable and not in_doubt(run):
         return f"Their number: {word}. Not every cluster comes back."
-    is_sure = word == WORTH[0][1]
-    return "Yes, it can be relied on." if is_sure else f"{word.capitalize()}."
+    is_sure = word == RELIANCE[0][1]
+    return f"Yes, it {word}." if is_sure else f"{word.capitalize()}."
 
 
 def _answers(run: RunFolder, trust: TrustFacts) -> list[tuple[str, object]]:
     """Return the questions a reader has, each with its answer."""
     found: list[tuple[str, object]] = []
+    k = run.n_clusters or 0
     if trust.verdict:
-        said = VERDICTS[trust.verdict]
-        if trust.gain is not None:
-            said += f" Gain {number(trust.gain, 2)} nats a row."
-        found.append(("Are there clusters at all?", said))
+        said = verdict_words(trust.verdict, trust.gain, k)
+        found.append(("Are there clusters at all?", SHORT[trust.verdict] + said))
     if trust.confidence is not None and not is_given(run):
-        found.append(("Would the same number come out again?", _again(run, trust)))
+        said = confidence_words(
+            trust.confidence, k, reliance_on(run), dict(trust.shares), others=0
+        )
+        found.append(("Would the same number come out again?", said))
     if len(trust.stabilities) > 1:
         found.append(("Would the clusters be the same?", _same(trust)))
-    others = [k for k in trust.levels if k != run.n_clusters]
+    others = [other for other in trust.levels if other != k]
     if others:
-        found.append(("Also worth a look", _levels(run, others)))
+        found.append((ALSO, _levels(run, others)))
     return found
-
-
-def _again(run: RunFolder, trust: TrustFacts) -> str:
-    assert trust.confidence is not None
-    said = f"k = {run.n_clusters} came out in {percent(trust.confidence)} of the tries"
-    word = worth_of(run)
-    return f"{said}: {word}." if word else f"{said}."
 
 
 def _same(trust: TrustFacts) -> str:
@@ -148,15 +121,15 @@ def _levels(run: RunFolder, levels: Sequence[int]) -> Html:
 def _beside(run: RunFolder, trust: TrustFacts) -> Html | None:
     """Return the bars, and the terms explained to somebody who is no statistician."""
     said = []
-    if trust.gain is not None:
+    if trust.verdict == CLUSTERS and trust.gain is not None:
         said.append(
-            "Gain: how much better clusters explain a row than one cloud does, "
-            "beyond what chance would give; at 0 or below there is nothing to find."
+            "Nats measure how well a row is explained, less a price for every cluster. "
+            "Rows without clusters may gain a little too; that is allowed for."
         )
     if (trust.confidence is not None and not is_given(run)) or trust.stabilities:
         said.append(
-            "A try draws anew from what the sites told and looks for clusters again; "
-            "what rests on chance seldom comes back."
+            "A resample draws anew from what the sites told, and clusters are looked "
+            "for again; what rests on chance seldom comes back."
         )
     return join(_bars(run, trust), note(" ".join(said))) if said else None
 
@@ -193,7 +166,7 @@ def _bars(run: RunFolder, trust: TrustFacts) -> Html | None:
         box = {"x": x.start, "y": top, "width": long, "height": BAR - 7}
         bold = " label" if is_chosen else ""
         beside = percent(share) + (", chosen" if is_chosen else "")
-        tip = f"{name}: {percent(share)} of the tries"
+        tip = f"{name}: {percent(share)} of the resamples"
         kind = "plain-bar" if is_chosen else "plain-bar faint"
         parts.append(mark("rect", tip, kind, **box))
         parts.append(text(name, x.start - 8, top + 13, f"tick end{bold}"))

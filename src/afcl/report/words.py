@@ -4,14 +4,9 @@
 from __future__ import annotations
 
 from afcl.registry import INDICES, LEVELS
+from afcl.reliance import LIKELY, NO_CLUSTERS, UNCLEAR, reaches, reliance_of
 from afcl.report.markup import count, number, shortened, size_of, span_of
-from afcl.report.run_folder import (
-    COORDINATOR,
-    MEMBER,
-    NO_CLUSTERS,
-    UNCLEAR,
-    RunFolder,
-)
+from afcl.report.run_folder import COORDINATOR, MEMBER, RunFolder
 
 #: Levels this close in silhouette are told apart by other indices (``band``).
 BAND = 0.01
@@ -21,12 +16,6 @@ PARTED = (
     (0.5, "fairly well parted"),
     (0.25, "weakly parted, perhaps by chance"),
 )
-#: What a confidence is worth, and from which share on.
-WORTH = ((0.9, "can be relied on"), (0.7, "likely"), (0.5, "uncertain"))
-#: What it is worth below.
-WORTHLESS = "do not rely on it"
-#: The least confidence that is no doubt.
-LIKELY = 0.7
 #: Where k is a wish.
 GIVEN = "The number of clusters was given, not found."
 
@@ -64,9 +53,15 @@ def is_given(run: RunFolder) -> bool:
     return bool(run.parameters.get("n_clusters"))
 
 
-def worth(share: float) -> str:
-    """Return what a confidence is worth, in words."""
-    return next((word for least, word in WORTH if share >= least), WORTHLESS)
+def reliance_on(run: RunFolder) -> str:
+    """Return what the confidence means; "" where it is not known or no use.
+
+    A k that was asked for comes out by itself.
+    """
+    trust = run.trust
+    if trust is None or trust.confidence is None or is_given(run):
+        return ""
+    return reliance_of(trust.verdict, trust.confidence, run.n_clusters or 0)
 
 
 def in_doubt(run: RunFolder) -> bool:
@@ -75,7 +70,7 @@ def in_doubt(run: RunFolder) -> bool:
     if trust is None or trust.verdict in (NO_CLUSTERS, UNCLEAR):
         return trust is not None
     sure = trust.confidence
-    return sure is not None and sure < LIKELY and not is_given(run)
+    return sure is not None and not reaches(sure, LIKELY) and not is_given(run)
 
 
 def scored(run: RunFolder) -> list[tuple[int, float]]:
