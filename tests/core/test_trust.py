@@ -174,3 +174,15 @@ def test_stabilities_stand_in_the_order_of_clusters():
     assert answer.trust is not None
     assert answer.sizes[0] == 200
     assert answer.trust.stabilities[0] == max(answer.trust.stabilities)
+
+
+def test_a_path_that_ended_at_the_answer_is_pointed_at():
+    """Nine far spots, of which no more than five may be told apart."""
+    X = spots([[20 * i, 20 * j] for i in range(3) for j in range(3)], n=30)
+    cut = result(greeted(X, max_clusters=5, criterion="bic", allow_one=False))
+    assert cut.k == 5
+    assert "the largest number of clusters that was looked at" in cut.note
+    assert result(greeted(X)).k == 9
+    assert not result(greeted(X)).note
+    # Two cells, two clusters: there is nothing more to look at.
+    assert not result(greeted(np.repeat([[0.0], [9.0]], 20, axis=0))).note

@@ -415,7 +415,8 @@ def result(state: SecureState) -> Clustering:
     assert inner is not None
     found = server.result(inner)
     extra = {**found.extra, "summed": len(state.spoken)}
-    return replace(found, extra=extra, note=_note(state))
+    note = " ".join(filter(None, (_note(state), found.note)))
+    return replace(found, extra=extra, note=note)
 
 
 def _note(state: SecureState) -> str:

@@ -298,7 +298,18 @@ def result(state: ServerState) -> Clustering:
         state.seeds,
         state.merges,
         _condensed(state),
-        trust=replace(trust, stabilities=stabilities),
+        _note(state, level.k),
+        replace(trust, stabilities=stabilities),
+    )
+
+
+def _note(state: ServerState, k: int) -> str:
+    """Say if the path ended at the answer although there were more seeds."""
+    if k < max(2, state.most) or k > len(state.merges):
+        return ""
+    return (
+        f"{k} is the largest number of clusters that was looked at: there may be more. "
+        "Allow them with max_clusters (--max-clusters)."
     )
 
 

@@ -205,7 +205,7 @@ def _cloud(bag: Cells, rng: np.random.Generator) -> Cells:
     root = np.sqrt(np.maximum(spread, max(FLAT * spread[-1], LEAST_VARIANCE)))
     rows = _rows(bag, rng)
     far = np.linalg.norm((rows - known.mean) @ axes / root, axis=1)
-    ways = far[:, None] * _directions(*rows.shape, rng)
+    ways = far[:, None] * _directions(len(rows), len(root), rng)
     rows = known.mean + (ways * root) @ axes.T
     return _condensed(rows, len(bag), known.n, rng)
 
