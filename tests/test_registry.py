@@ -157,6 +157,7 @@ def test_a_new_level_is_told_by_command_line_and_report(
     assert "rounded to 3 digits before 5 or more" in (out / "report.html").read_text()
 
 
+@pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
 def test_levels_are_read_once(rounded, monkeypatch):
     read = []
     keep = Rounded.read

@@ -48,6 +48,12 @@ def test_cells_that_draw_no_row_are_left_out():
     assert again.counts.min() >= 1
 
 
+def test_some_row_there_is_in_every_resample():
+    bag = Cells(np.ones(2, dtype=np.int64), np.zeros((2, 1)), np.zeros(2))
+    for seed in range(50):
+        assert len(resampled(bag, np.random.default_rng(seed))) >= 1
+
+
 def test_what_rows_have_told_is_taken_over():
     valleys = [[0, 9, 9], [0, 9, 9]]
     known = FromRows.of(

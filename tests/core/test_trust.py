@@ -186,3 +186,10 @@ def test_a_path_that_ended_at_the_answer_is_pointed_at():
     assert not result(greeted(X)).note
     # Two cells, two clusters: there is nothing more to look at.
     assert not result(greeted(np.repeat([[0.0], [9.0]], 20, axis=0))).note
+
+
+def test_a_resample_that_lost_all_rows_but_one_has_one_cluster():
+    """Two rows: in many resamples one of them is not drawn."""
+    answer = result(greeted(np.array([[0.0], [9.0]]), min_cell=1, allow_one=False))
+    assert answer.trust is not None
+    assert 0 < dict(answer.trust.shares)[1] < 1

@@ -213,7 +213,6 @@ def crowd(n, seed=0):
         (TOGETHER - 1, "summary"),
         (TOGETHER + 1, "summary"),
         (TOGETHER, "secure(plain)+summary"),
-        (TOGETHER + 1, "secure(plain)+summary"),
     ],
 )
 def test_the_number_of_clients_changes_nothing_but_the_speed(n, privacy, monkeypatch):

@@ -29,6 +29,7 @@ def resampled(bag: Cells, rng: np.random.Generator) -> Cells:
     """
     counts = bag.counts.astype(np.float64)
     drawn = np.rint(rng.gamma(counts)).astype(np.int64)
+    drawn[np.argmax(drawn)] = max(1, drawn.max())  # some row there is
     widths = np.sqrt(bag.scatters / bag.means.shape[1]) / counts
     means = bag.means + rng.normal(size=bag.means.shape) * widths[:, None]
     kept = drawn > 0

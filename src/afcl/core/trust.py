@@ -50,6 +50,8 @@ CELLS, CELLS_PER_LEVEL = 256, 4
 TIMES, MORE = 2, 5
 #: candidates up to this k are looked at in any case.
 FAR = 40
+#: Besides peaks of the path, the finest level of whose clusters so much comes back.
+FINEST = 0.85
 #: Sites are alike if what they differ by is no larger share of the rows' scatter.
 ALIKE = 0.2
 #: Sites that are alike need about so many smallest cells of rows for every cluster.
@@ -255,8 +257,10 @@ def _believable(
 
     The chosen one is always among them.
     """
-    stable = [each.k for each in levels if came.stabilities(each.k).min() >= STABLE]
-    return tuple(sorted({chosen, *(set(stable) & peaks), *stable[-1:]}))
+    least = {each.k: came.stabilities(each.k).min() for each in levels}
+    stable = {k for k in peaks if least[k] >= STABLE}
+    finest = [k for k, back in least.items() if back >= FINEST][-1:]
+    return tuple(sorted({chosen, *stable, *finest}))
 
 
 def _granular(
