@@ -25,7 +25,7 @@ from afcl import AFCL
 from afcl._typing import Floats, Ints
 from afcl.data.split import dirichlet_split, kmeans_split
 from afcl.data.synthetic import random_mixture
-from afcl.exceptions import SmallClientsWarning
+from afcl.exceptions import SmallClientsWarning, TrustWarning
 from afcl.metrics import adjusted_rand, silhouette
 from quality import CLUSTERS, LEAST, load, scaled
 
@@ -71,7 +71,8 @@ def run(
     X: Floats, y: Ints, split: str, seed: int, privacy: str | None
 ) -> tuple[int, float, float]:
     """Return k', ARI and the silhouette of one run."""
-    warnings.simplefilter("ignore", SmallClientsWarning)
+    for kind in (SmallClientsWarning, TrustWarning):
+        warnings.simplefilter("ignore", kind)
     owners = SPLITS[split](X, y, seed)
     model = AFCL(random_state=seed, privacy=privacy).fit(X, clients=owners)
     score = silhouette(scaled(X), model.labels_, sample=4000)
