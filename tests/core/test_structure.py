@@ -14,9 +14,6 @@ from afcl.core.messages import Cells
 from afcl.core.protocol import PathLevel
 from afcl.core.structure import (
     AXES,
-    CLUSTERS,
-    NONE,
-    UNCLEAR,
     Clouds,
     clouds_like,
     compared,
@@ -26,6 +23,7 @@ from afcl.core.structure import (
     leading,
     sample_path,
 )
+from afcl.reliance import CLUSTERS, NO_CLUSTERS, UNCLEAR
 
 #: Gains on clouds that hardly differ, and on some that differ much.
 CALM = Clouds(-0.1, 0.01, 0.0)
@@ -70,13 +68,13 @@ def test_a_gain_with_valleys_needs_no_clouds(gain, by_rows, valleys, plain):
     ("gain", "valleys", "clouds", "found"),
     [
         (0.21, 0.0, CALM, CLUSTERS),  # .31 more than on clouds
-        (0.19, 0.0, CALM, NONE),
+        (0.19, 0.0, CALM, NO_CLUSTERS),
         (1.21, 0.0, WILD, CLUSTERS),  # more than one nat: whatever they spread
         (1.19, 0.0, WILD, UNCLEAR),
-        (0.49, 0.0, WILD, NONE),
+        (0.49, 0.0, WILD, NO_CLUSTERS),
         (0.01, 0.8, CALM, CLUSTERS),  # beyond every cloud, with valleys
-        (0.01, 0.79, CALM, NONE),
-        (-0.01, 0.8, CALM, NONE),
+        (0.01, 0.79, CALM, NO_CLUSTERS),
+        (-0.01, 0.8, CALM, NO_CLUSTERS),
     ],
 )
 def test_what_a_gain_means_beside_clouds(gain, valleys, clouds, found):

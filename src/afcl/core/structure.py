@@ -27,9 +27,8 @@ from afcl.core.path import build_path, joined_seeds
 from afcl.core.protocol import PathLevel
 from afcl.core.seeding import distinct, plus_plus, weighted_kmeans
 from afcl.kernels import lloyd
+from afcl.reliance import CLUSTERS, NO_CLUSTERS, UNCLEAR
 
-#: What is found.
-CLUSTERS, NONE, UNCLEAR = "clusters", "none", "unclear"
 #: Clouds that a gain is compared with, and rows in each of them at most.
 CLOUDS, CLOUD_ROWS = 9, 2000
 #: Lloyd iterations that condense the rows of a cloud to cells, and that a level gets.
@@ -89,7 +88,7 @@ def compared(gain: float, valleys: float, clouds: Clouds) -> str:
         return CLUSTERS
     if valleys >= CONFIRMED and more > LITTLE_GAIN and gain > clouds.most:
         return CLUSTERS
-    return UNCLEAR if more > MORE_GAIN and clouds.spread > BLIND else NONE
+    return UNCLEAR if more > MORE_GAIN and clouds.spread > BLIND else NO_CLUSTERS
 
 
 def gain_by_rows(bag: Cells, candidates: Sequence[PathLevel]) -> tuple[float, float]:

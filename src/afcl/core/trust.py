@@ -24,9 +24,6 @@ from afcl.core.stability import FromRows, chosen_again, recovered, resampled
 from afcl.core.state import ServerState
 from afcl.core.structure import (
     AXES,
-    CLUSTERS,
-    NONE,
-    UNCLEAR,
     Clouds,
     clouds_like,
     compared,
@@ -38,7 +35,7 @@ from afcl.core.structure import (
 )
 from afcl.kernels import assign
 from afcl.registry import AUTO
-from afcl.reliance import STABLE
+from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR
 
 #: Purpose of the server's draws.
 TRUSTING = 3
@@ -123,7 +120,7 @@ def judged(
         Every level in increasing k, candidates as the rows have scored them.
     """
     if best.k < 2:
-        return None, Trust(NONE, None, 1.0, ((1, 1.0),), (1.0,), (1,))
+        return None, Trust(NO_CLUSTERS, None, 1.0, ((1, 1.0),), (1.0,), (1,))
     rng = server_rng(state.seed, TRUSTING, 0)
     far = [level.k for level in state.candidates if level.k <= FAR]
     reach = min(state.most, max([TIMES * best.k + MORE, *far]))
@@ -134,7 +131,7 @@ def judged(
     peaks = _peaks(levels, best.k)
     came = _resampled(state, bag, reach, evidence, levels, rng)
     believable = _believable(levels, peaks, best.k, came)
-    none = found == NONE and state.params.allow_one
+    none = found == NO_CLUSTERS and state.params.allow_one
     answer = None if none else _granular(state, levels, believable, best)
     return answer, _trust(answer, found, evidence, came, believable, best.k)
 
@@ -155,16 +152,14 @@ def _verdict(state: ServerState, k: int, evidence: _Evidence) -> str:
     found = evidence.verdict(evidence.gain)
     if _too_mixed(state, k):
         return UNCLEAR
-    return UNCLEAR if found == NONE and state.params.noisy else found
+    return UNCLEAR if found == NO_CLUSTERS and state.params.noisy else found
 
 
 def _too_mixed(state: ServerState, k: int) -> bool:
     """Whether sites are alike, and too small to show so many clusters by cells."""
     rows, means = _sites(state)
-    if (
-        len(rows) < 2
-        or np.median(rows) >= CELLS_PER_CLUSTER * state.params.min_cell * k
-    ):
+    enough = CELLS_PER_CLUSTER * state.params.min_cell * k
+    if len(rows) < 2 or np.median(rows) >= enough:
         return False
     bag = state.bag()
     if bag.counts.max() == 1:
@@ -235,7 +230,7 @@ def _is_none(
     if again.means.shape[1] > AXES:
         again = leading(again)
         path = sample_path(again, reach, rng)
-    return evidence.verdict(gain_over_one(again, path)) == NONE
+    return evidence.verdict(gain_over_one(again, path)) == NO_CLUSTERS
 
 
 # ------------------------------------------------------------------ answering
@@ -245,9 +240,8 @@ def _peaks(levels: Sequence[PathLevel], chosen: int) -> set[int]:
     """Return the k that are better than their neighbours, and the chosen one."""
     value = np.concatenate([[-np.inf], worth(levels, AUTO), [-np.inf]])
     high = (value[1:-1] >= value[:-2]) & (value[1:-1] >= value[2:])
-    return {level.k for level, is_peak in zip(levels, high, strict=True) if is_peak} | {
-        chosen
-    }
+    ks = np.array([level.k for level in levels])
+    return {chosen, *ks[high].tolist()}
 
 
 def _believable(
