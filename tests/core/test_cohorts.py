@@ -84,7 +84,7 @@ def asked(state: SecureState) -> Any:
 def part_of(state, client, rows):
     """What an unmasked client would answer; masks cancel, so sums are the same."""
     task = asked(state)[client]
-    check_question(task.question, rows[client].shape[1])
+    check_question(task.question, rows[client].shape[1], DefaultParams())
     values = numbers_for(task.question, rows[client])
     return Update(Part(task.cohort, task.phase, values), state.version, client, 1)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from afcl.core.checks import check_question
 from afcl.core.cohort_answers import groups_of, numbers_for
 from afcl.core.messages import Cells
+from afcl.core.params import DefaultParams
 from afcl.core.refine import (
     EXPLAINED,
     MOST_FINER,
@@ -146,7 +147,7 @@ def test_cells_are_those_of_the_rows(seed, d):
     counts = np.bincount(labels, minlength=m)
     fine = joined(fine, counts, 2)
     question = Question(SUM, (first, fine))
-    check_question(question, d)
+    check_question(question, d, DefaultParams())
     sites = np.array_split(X, 7)
     total = np.sum([numbers_for(question, site) for site in sites], axis=0)
     found = cells_from(question, total)
@@ -252,7 +253,7 @@ def test_every_group_has_seeds_and_parents_are_in_order(seed, d):
         assert np.all(np.diff(part.parents) >= 0)
         assert part.groups.tolist() == list(range(part.groups.shape[0]))
         first = coarse(np.random.default_rng(0).random((len(each.counts), d)))
-        check_question(Question(COUNT, (first, part)), d)
+        check_question(Question(COUNT, (first, part)), d, DefaultParams())
 
 
 def test_the_same_seed_places_the_same_seeds(seed):
@@ -374,7 +375,7 @@ def test_groups_lie_inside_each_other_and_hold_enough(seed, n, m, d, min_cell):
     sites = [X[owner == site] for site in range(m)]
 
     def ask(question):
-        check_question(question, d)
+        check_question(question, d, DefaultParams())
         return np.sum([numbers_for(question, site) for site in sites], axis=0)
 
     seeds = np.unique(np.round(rng.random((8, d)) * 64) / 64, axis=0)

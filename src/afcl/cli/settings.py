@@ -42,6 +42,14 @@ Granularity = Annotated[
         "smallest) or fine (the largest)."
     ),
 ]
+SeededNoise = Annotated[
+    bool | None,
+    typer.Option(
+        "--seeded-noise",
+        help="Draw the noise of dp from the seed, to repeat a simulation: no guarantee.",
+        show_default=False,
+    ),
+]
 Stream = Annotated[
     bool | None,
     typer.Option(
@@ -78,6 +86,7 @@ DEFAULTS: dict[str, Any] = {
     "criterion": "auto",
     "allow_one": True,
     "granularity": "auto",
+    "seeded_noise": False,
     "contacts": 3,
     "max_rounds": 100,
 }

@@ -72,8 +72,12 @@ class AFCL(FederatedClusterer):
         Which of several believable k (`levels_`) is the answer: the best one, the
         smallest or the largest; default preset only.
         See docs/how-to/number-of-clusters.md.
+    seeded_noise : bool
+        Whether the noise of `dp` follows from `random_state` too, so that a simulation
+        can be repeated; then it guarantees nothing. By default it comes from the
+        operating system, and two fits differ.
     random_state : int, RandomState or None
-        Seed of everything random.
+        Seed of everything random but that noise.
     verbose : bool
         Log progress to the logger `afcl`.
 
@@ -125,6 +129,7 @@ class AFCL(FederatedClusterer):
         max_cells: int = 1 << 20,
         allow_one: bool = True,
         granularity: str = "auto",
+        seeded_noise: bool = False,
     ) -> None:
         self.preset = preset
         self.n_seeds = n_seeds
@@ -151,10 +156,14 @@ class AFCL(FederatedClusterer):
         self.max_cells = max_cells
         self.allow_one = allow_one
         self.granularity = granularity
+        self.seeded_noise = seeded_noise
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
         method, options, _ = resolve(self.get_params(deep=False))
         return method, options
+
+    def _noise_is_seeded(self) -> bool:
+        return self.seeded_noise
 
     def _before_run(self, sizes: list[int], options: dict[str, Any]) -> None:
         level = options.get("privacy") or resolve(self.get_params(deep=False))[2]

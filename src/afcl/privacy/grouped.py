@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from afcl.core.messages import Cells
-from afcl.core.protocol import Requirements
+from afcl.core.protocol import Keep, Requirements, keep_nothing
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
 from afcl.privacy.grouping import group_rows, grouped_cells
@@ -20,6 +20,7 @@ class Grouped(Protection):
     """Every message is made of whole groups; see :mod:`.grouping`."""
 
     goes_with_secure = True
+    once = True
 
     @classmethod
     def read(cls, family: str, inside: str | None, text: str) -> Level:
@@ -36,7 +37,13 @@ class Grouped(Protection):
         """Extremes are those of groups."""
         return Requirements(group=self.level.group)
 
-    def view(self, X: Any, rng: np.random.Generator) -> Cells:
+    def view(
+        self, X: Any, rng: np.random.Generator, keep: Keep = keep_nothing
+    ) -> Cells:
         """Return the groups' counts, means and scatters."""
-        rows = as_rows(X).table()
-        return grouped_cells(rows, group_rows(rows, self.level.group))
+
+        def make() -> Cells:
+            rows = as_rows(X).table()
+            return grouped_cells(rows, group_rows(rows, self.level.group))
+
+        return keep(f"groups of {self.level.group} rows", make)

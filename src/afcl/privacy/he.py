@@ -102,7 +102,7 @@ def answer(
     task: Task, sealed: Sealed, held: Held | None, params: DefaultParams
 ) -> tuple[Part, Held]:
     """Return a member's answer, and what it remembers."""
-    check_task(task, sealed)
+    check_task(task, sealed, params)
     refuse_unless(len(task.members) <= ckks.MOST_MEMBERS, "the cohort is too large")
     held = held or Held()
     if task.phase == KEY:

@@ -163,7 +163,7 @@ def answer(
     task: Task, sealed: Sealed, asked: Asked | None, params: DefaultParams
 ) -> tuple[Part, Asked]:
     """Return a member's masked part of a cohort's sum, and what it remembers."""
-    check_task(task, sealed)
+    check_task(task, sealed, params)
     name = digest(task)
     remembered = remember(asked or Asked(), task, name, params)
     own = numbers_for(task.question, sealed.rows)
@@ -174,7 +174,7 @@ def answer(
     return Part(task.cohort, task.phase, masked.view(np.int64)), remembered
 
 
-def check_task(task: Task, sealed: Sealed) -> None:
+def check_task(task: Task, sealed: Sealed, params: DefaultParams) -> None:
     """Refuse a task that no honest server gives to this client."""
     members = len(task.members)
     if not (
@@ -186,7 +186,7 @@ def check_task(task: Task, sealed: Sealed) -> None:
         raise RejectedMessage("a cohort has at least 3 members with a key each")
     own = sealed.rows
     width = own.means.shape[1] if isinstance(own, Cells) else own.shape[1]
-    check_question(task.question, width)
+    check_question(task.question, width, params)
     kind = task.question.kind
     if task.phase not in (KEY, kind, OPENING[kind]):
         raise RejectedMessage(f"{task.phase!r} cannot be answered")
