@@ -21,7 +21,7 @@ from afcl.core.protocol import client_rng
 from afcl.core.rebuild import KEPT, prepare
 from afcl.core.server import absorb_hello, absorb_update, broadcast
 from afcl.core.state import ServerState
-from afcl.core.tasks import COUNT, KEY, SCORE, SUM, Question, SeedPartition
+from afcl.core.tasks import COUNT, KEY, PRESENCE, SCORE, SUM, Question, SeedPartition
 from afcl.exceptions import RejectedMessage
 
 LOOSE = DefaultParams(min_cell=1)
@@ -403,6 +403,26 @@ def test_honest_questions_are_not_refused():
         check_question(Question(kind, (OUTER,)), 1, DefaultParams())
         check_question(Question(kind, (OUTER, INNER)), 1, DefaultParams())
     check_question(Question(SCORE, levels=(JUDGED, JUDGED)), 1, DefaultParams())
+
+
+def test_groups_are_opened_one_by_one_where_they_are_summed():
+    nested = (OUTER, INNER)
+    bits = np.array([1, 0, 1])
+    check_question(Question(SUM, nested, opened=bits), 1, DefaultParams())
+    for kind in (COUNT, PRESENCE):
+        check_question(Question(kind, nested), 1, DefaultParams())
+        with pytest.raises(RejectedMessage, match="opened where they are summed"):
+            check_question(Question(kind, nested, opened=bits), 1, DefaultParams())
+    odd: Any
+    for odd in (bits[:2], bits.astype(float), bits + 1, -bits, bits[None], [1, 0, 1]):
+        with pytest.raises(RejectedMessage, match="whether it is opened"):
+            check_question(Question(SUM, nested, opened=odd), 1, DefaultParams())
+
+
+def test_no_more_parts_than_memory_can_bear():
+    many = divided(np.linspace(0, 1, 20_001), [0] * 20_001, range(20_001))
+    with pytest.raises(RejectedMessage, match="at most 20000"):
+        check_question(Question(COUNT, (many,)), 1, DefaultParams())
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,24 @@ def test_what_cannot_be_is_nothing(read, d):
     assert read(question, lie) is None
 
 
+def test_rows_in_no_sum_are_like_the_others_or_at_the_origin():
+    """Two of three rows of the first group are summed, none of the second's four."""
+    first = SeedPartition(
+        np.array([[0.5], [0.875]]), np.zeros(2, dtype=np.int64), np.arange(2)
+    )
+    question = Question(SUM, (first,), opened=np.zeros(2, dtype=np.int64))
+    numbers = numbers_for(question, np.array([[0.25], [0.5]]))
+    found = moments_from(question, numbers, np.array([3, 4]))
+    assert found is not None
+    assert found.counts.tolist() == [3, 4]
+    assert found.means.tolist() == [[0.375], [0.875]]
+    assert found.scatters.tolist() == [[1.5 * 0.03125], [0.0]]
+    lie = numbers.copy()
+    lie[4] = 1  # a sum of no rows
+    assert moments_from(question, lie, np.array([3, 4])) is None
+    assert moments_from(question, numbers, np.array([3, 0])) is None
+
+
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(3, 40))
 def test_rounding_alone_never_makes_a_sum_impossible(seed, d, sites):
     """Equal rows have no scatter at all; every site rounds by itself."""

@@ -60,11 +60,11 @@ class TappedSite(Site):
     def working(self, terms: Terms) -> Any:
         """Return what this site's level lets it work on."""
         method, params = settled(terms)
-        return self._working(terms, method, params)
+        return _stands(self._working(terms, method, params))
 
     def _working(self, terms: Terms, method: AnyMethod, params: Any) -> Any:
         view = super()._working(terms, method, params)
-        stands = view.stands if isinstance(view, Shown) else view
+        stands = _stands(view)
         cells = stands.shown if isinstance(stands, Sealed) else stands
         if isinstance(cells, Cells):
             self.stood.add(encode(cells))
@@ -78,6 +78,11 @@ class TappedSite(Site):
                 self.charged[what] = cost
         kept: KeptT = self._said[what]
         return kept
+
+
+def _stands(view: Any) -> Any:
+    """Return what stands for the rows in a client's view."""
+    return view.stands if isinstance(view, Shown) else view
 
 
 class Curious:

@@ -46,7 +46,7 @@ SeededNoise = Annotated[
     bool | None,
     typer.Option(
         "--seeded-noise",
-        help="Draw the noise of dp from the seed, to repeat a simulation: no guarantee.",
+        help="Draw the noise of dp from the seed, to repeat a run: no guarantee.",
         show_default=False,
     ),
 ]

@@ -35,7 +35,7 @@ from afcl.core.messages import (
 )
 from afcl.core.params import MOST_SEEDS, DefaultParams
 from afcl.core.state import ServerState, total
-from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, Question, SeedPartition
+from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, SUM, Question, SeedPartition
 from afcl.registry import AUTO
 
 #: Most rows a client may register: no sum over all clients overflows.
@@ -162,6 +162,10 @@ def check_question(question: Any, n_features: int, params: DefaultParams) -> Non
         and not about[question.kind != SCORE],
         "expected partitions, or clusterings",
     )
+    refuse_unless(
+        question.opened is None or question.kind == SUM,
+        "groups are opened where they are summed",
+    )
     n_groups = 1
     for partition in question.partitions:
         refuse_unless(
@@ -177,6 +181,10 @@ def check_question(question: Any, n_features: int, params: DefaultParams) -> Non
             _is_nested(partition, n_groups), "groups must lie inside each other"
         )
         n_groups = partition.n_groups
+    refuse_unless(
+        question.opened is None or _are_bits(question.opened, n_groups),
+        "of every group it is said whether it is opened",
+    )
     _check_levels(question.levels, n_features, params)
 
 
@@ -187,6 +195,16 @@ def _are_numbers(array: Any, length: int) -> bool:
         and array.dtype == np.int64
         and array.shape == (length,)
         and bool(np.all((array >= 0) & (array < length)))
+    )
+
+
+def _are_bits(array: Any, length: int) -> bool:
+    """Whether these are so many zeros and ones."""
+    return (
+        isinstance(array, np.ndarray)
+        and array.dtype == np.int64
+        and array.shape == (length,)
+        and bool(np.all((array == 0) | (array == 1)))
     )
 
 
