@@ -161,8 +161,8 @@ def test_under_secure_the_server_sees_masked_numbers_only(sd1, monkeypatch):
     outcome = simulate(spec, tables)
     assert outcome.clustering.k == 4
     after = [data for contact, data in Tapped.heard if contact > 0]
-    # Two counts, two sums and the scores of everybody.
-    assert len(after) == 60
+    # Two counts, who holds them, two sums and the scores of everybody.
+    assert len(after) == 84
     bits = []
     for contact, data in Tapped.heard:
         if contact < 0:

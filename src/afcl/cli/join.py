@@ -53,6 +53,10 @@ Cohort = Annotated[
     int,
     typer.Option(min=3, help="Be summed with sites only if they are so many, or more."),
 ]
+Holders = Annotated[
+    int,
+    typer.Option(min=2, help="Sites that hold rows of a group before it is summed."),
+]
 Runs = Annotated[
     int,
     typer.Option(min=1, help="Runs without an epsilon that may describe these rows."),
@@ -119,6 +123,7 @@ def join(
     ] = "afcl",
     privacy: Level = "summary",
     cohort: Cohort = 3,
+    holders: Holders = 3,
     budget: Budget = None,
     runs: Runs = 3,
     home: Home = None,
@@ -149,6 +154,7 @@ def join(
         method=method,
         privacy=str(parse_level(privacy)),
         cohort=cohort,
+        holders=holders,
         budget=budget,
         runs=runs,
         home=_resolved(home),

@@ -26,6 +26,10 @@ Cohort = Annotated[
     int | None,
     typer.Option(help="Sites whose sums are read together (all, at least 3)."),
 ]
+Holders = Annotated[
+    int | None,
+    typer.Option(help="Sites that hold rows of a group before it is summed (3)."),
+]
 #: Typed, it makes `allow_one` false, as a TOML file calls it.
 AtLeastTwo = Annotated[
     bool | None,
@@ -75,6 +79,7 @@ DEFAULTS: dict[str, Any] = {
     "privacy": None,
     "min_cell": 5,
     "cohort": None,
+    "holders": 3,
     "max_cells": 1 << 20,
     "ranges": (),
     "seed": 0,

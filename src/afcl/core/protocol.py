@@ -201,13 +201,16 @@ class Disclosure(NamedTuple):
 
     "" and None of a method that knows no levels, or sends no cells. `once` says that
     all of it follows from what a client keeps (:class:`Keep`), however often it speaks;
-    `steps` is the most different broadcasts it answers (None: as many as come).
+    `steps` is the most different broadcasts it answers (None: as many as come);
+    `holders` are the clients that hold rows of a group, at least, before its sums over
+    clients are read (None: there are no such sums).
     """
 
     level: str = ""
     min_cell: int | None = None
     once: bool = False
     steps: int | None = None
+    holders: int | None = None
 
 
 class Method(Protocol[ParamsT, StateT]):

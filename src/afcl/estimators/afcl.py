@@ -63,6 +63,9 @@ class AFCL(FederatedClusterer):
         least 5. It refuses more than one beyond.
     cohort : int or None
         Clients whose sums are read together; at least 3. None: everybody, up to 256.
+    holders : int
+        Clients that hold rows of a group, at least 2, before its sums over clients are
+        read; of other groups who has `min_cell` rows of its own tells them.
     max_cells : int
         Cells the server remembers before it condenses them, at least 1024; default
         preset only. See docs/how-to/server-memory.md.
@@ -126,6 +129,7 @@ class AFCL(FederatedClusterer):
         drift: float = 0.01,
         passes: int = 6,
         cohort: int | None = None,
+        holders: int = 3,
         max_cells: int = 1 << 20,
         allow_one: bool = True,
         granularity: str = "auto",
@@ -153,6 +157,7 @@ class AFCL(FederatedClusterer):
         self.drift = drift
         self.passes = passes
         self.cohort = cohort
+        self.holders = holders
         self.max_cells = max_cells
         self.allow_one = allow_one
         self.granularity = granularity

@@ -103,8 +103,10 @@ class Afcl(Method[DefaultParams, State]):
         with others counts for itself (:func:`privacy.masks.remember`).
         """
         guard = protection(params)
-        steps = None if guard.level.secure else params.contacts
-        return Disclosure(params.privacy, params.min_cell, guard.once, steps)
+        told = Disclosure(params.privacy, params.min_cell, guard.once, params.contacts)
+        if not guard.level.secure:
+            return told
+        return told._replace(steps=None, holders=params.holders)
 
     def hello(self, X: Any, params: DefaultParams, rng: np.random.Generator) -> Hello:
         """Send the rows condensed to cells."""

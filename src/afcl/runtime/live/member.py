@@ -266,7 +266,13 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} gives every column once, not {quoted(twice)} several times"
         )
     method, parameters = settled(terms)
-    level, least, *_ = method.disclosure(parameters)
+    told = method.disclosure(parameters)
+    level, least = told.level, told.min_cell
+    if told.holders is not None and told.holders < member.holders:
+        raise RejectedMessage(
+            f"{member.name} gives no sums of groups that fewer than {member.holders} "
+            f"sites hold: join with --holders {told.holders} to allow it"
+        )
     if least is not None and least < member.min_cell:
         raise RejectedMessage(
             f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "

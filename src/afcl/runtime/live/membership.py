@@ -44,8 +44,9 @@ class Membership:
     min_cell, method, privacy
         What the site insists on, whatever the coordinator asks for: no smaller cells,
         no other method, no weaker level.
-    cohort
-        Fewest members of a cohort that it lets itself be summed with.
+    cohort, holders
+        Fewest members of a cohort that it lets itself be summed with, and fewest of
+        them that hold rows of a group.
     budget, runs
         The epsilon its rows may cost in all, and in how many runs something may be said
         of them that has no epsilon.
@@ -75,6 +76,7 @@ class Membership:
     method: str = "afcl"
     privacy: str = "summary"
     cohort: int = 3
+    holders: int = 3
     budget: float | None = None
     runs: int = 3
     home: str = ""
