@@ -206,22 +206,47 @@ def test_what_cannot_be_is_nothing(read, d):
     assert read(question, lie) is None
 
 
-def test_rows_in_no_sum_are_like_the_others_or_at_the_origin():
-    """Two of three rows of the first group are summed, none of the second's four."""
+def test_rows_in_no_sum_are_like_the_others_or_at_their_seeds():
+    """Two of three rows of the first group are summed, none of the second's four.
+
+    Three of these were counted at .75, one at .95: mean .8, squares .0075 + .0225.
+    """
     first = SeedPartition(
-        np.array([[0.5], [0.875]]), np.zeros(2, dtype=np.int64), np.arange(2)
+        np.array([[0.5], [0.75], [0.95]]),
+        np.zeros(3, dtype=np.int64),
+        np.array([0, 1, 1]),
     )
-    question = Question(SUM, (first,), opened=np.zeros(2, dtype=np.int64))
-    numbers = numbers_for(question, np.array([[0.25], [0.5]]))
-    found = moments_from(question, numbers, np.array([3, 4]))
+    counted = np.array([3, 3, 1])
+    for nested in ((first,), (partition([0.0]), first)):
+        question = Question(SUM, nested, opened=np.zeros(2, dtype=np.int64))
+        numbers = numbers_for(question, np.array([[0.25], [0.5]]))
+        found = moments_from(question, numbers, counted)
+        assert found is not None
+        assert found.counts.tolist() == [3, 4]
+        assert np.allclose(found.means, [[0.375], [0.8]])
+        assert np.allclose(found.scatters, [[1.5 * 0.03125], [0.03 / EXPLAINED]])
+        lie = numbers.copy()
+        lie[-1] = 1  # a sum of no rows
+        assert moments_from(question, lie, counted) is None
+        # Of a group that was not counted there is no sum.
+        assert moments_from(question, numbers, np.array([3, 0, 0])) is None
+
+
+def test_rows_at_their_seeds_stay_there():
+    """What is known of a group without a sum is how many rows each seed has."""
+    fine = SeedPartition(
+        np.array([[0.25, 0.5], [0.5, 0.5]]),
+        np.zeros(2, dtype=np.int64),
+        np.zeros(2, int),
+    )
+    nested = (coarse(np.zeros((1, 2))), fine)
+    question = Question(SUM, nested, opened=np.zeros(1, dtype=np.int64))
+    counted = np.array([3, 2])
+    found = moments_from(question, np.zeros(4, dtype=np.int64), counted)
     assert found is not None
-    assert found.counts.tolist() == [3, 4]
-    assert found.means.tolist() == [[0.375], [0.875]]
-    assert found.scatters.tolist() == [[1.5 * 0.03125], [0.0]]
-    lie = numbers.copy()
-    lie[4] = 1  # a sum of no rows
-    assert moments_from(question, lie, np.array([3, 4])) is None
-    assert moments_from(question, numbers, np.array([3, 0])) is None
+    cells = sub_cells(found.cells, fine, counted)
+    assert cells.counts.tolist() == [3, 2]
+    assert np.allclose(cells.means, fine.seeds)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(3, 40))

@@ -160,7 +160,7 @@ class _Work:
         least = np.where(question.opened > 0, held, 0)
         if not bool(np.all((told >= least) & (told <= held))):
             return False
-        moments = moments_from(question, numbers, held)
+        moments = moments_from(question, numbers, counts)
         if moments is None or not self._is_inside(moments.means):
             return False
         if len(question.partitions) == 1:

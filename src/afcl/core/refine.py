@@ -62,19 +62,21 @@ def joined(partition: SeedPartition, counts: Ints, smallest: int) -> SeedPartiti
 
 
 def moments_from(
-    question: Question, numbers: Ints, held: Ints | None = None
+    question: Question, numbers: Ints, counted: Ints | None = None
 ) -> Moments | None:
     """Return a cohort's groups from its summed numbers, None if they cannot be.
 
-    Groups have the `held` rows that were counted (None: those in the sums). Rows that
-    are in no sum are taken to be like the others of their group; if there are no
-    others, to be at its origin.
+    `counted` are the rows at every seed (None: all are in the sums). Those that are in
+    no sum are taken to be like the others of their group; if there are no others, to be
+    at their seeds.
     """
     d = question.n_features
     sums = _read(question, numbers)
     counts, shifts, seconds = sums[:, 0], sums[:, 1 : 1 + d], sums[:, 1 + d :]
-    if held is None:
-        held = counts.astype(np.int64)
+    last = question.partitions[-1]
+    held = counts.astype(np.int64)
+    if counted is not None:
+        held = np.bincount(last.groups, counted).astype(np.int64)
     empty = (counts == 0) & (held > 0)
     if not bool(np.all(counts[~empty] >= 1)) or bool(sums[empty].any()):
         return None
@@ -87,9 +89,28 @@ def moments_from(
     scatters = seconds - counts[:, None] * squares
     if not bool(np.all(scatters >= -slack[:, None])):
         return None
-    means = question.partitions[-1].origins + means
-    share: Floats = held / counts
-    return Moments(held, means, np.maximum(scatters, 0.0) * share[:, None])
+    means = last.origins + means
+    scatters = np.maximum(scatters, 0.0) * (held / counts)[:, None]
+    if counted is not None and empty.any():
+        at, around = _at_seeds(last, counted, held)
+        if scatters.shape[1] < d:
+            around = around.sum(axis=1, keepdims=True)
+        means[empty], scatters[empty] = at[empty], around[empty] / EXPLAINED
+    return Moments(held, means, scatters)
+
+
+def _at_seeds(
+    partition: SeedPartition, counted: Ints, held: Ints
+) -> tuple[Floats, Floats]:
+    """Return means and scatters of groups whose rows are all at their seeds."""
+    groups, k = partition.groups, held.shape[0]
+
+    def summed(values: Floats) -> Floats:
+        columns = [np.bincount(groups, counted * c, minlength=k) for c in values.T]
+        return np.stack(columns, axis=1)
+
+    means = summed(partition.seeds) / np.maximum(held, 1)[:, None]
+    return means, summed((partition.seeds - means[groups]) ** 2)
 
 
 def cells_from(question: Question, numbers: Ints) -> Cells | None:

@@ -304,8 +304,11 @@ def cohort_sums(heard: Sequence[Exchange]) -> list[Released]:
 
 def _cohort_cells(numbers: Ints, task: Task) -> Released | None:
     """Return a cohort's sums as cells, None if they cannot be any."""
-    told = numbers.reshape(task.question.partitions[-1].n_groups, -1)[:, 0]
-    moments = moments_from(task.question, numbers, np.maximum(told, 1))
+    last = task.question.partitions[-1]
+    told = numbers.reshape(last.n_groups, -1)[:, 0]
+    counted = np.zeros(last.groups.shape[0], dtype=np.int64)
+    counted[np.unique(last.groups, return_index=True)[1]] = np.maximum(told, 1)
+    moments = moments_from(task.question, numbers, counted)
     if moments is None:
         return None
     held, every = told > 0, moments.cells
