@@ -77,6 +77,14 @@ Changed = Annotated[
     bool,
     typer.Option("--changed", help="The rows have changed since the last run."),
 ]
+Members = Annotated[
+    Path | None,
+    typer.Option(
+        help="Be summed with these sites only: a file of their .pub lines, NAME last "
+        "(or first). Without it a key is trusted from when it is met first.",
+        metavar="FILE",
+    ),
+]
 Port = Annotated[
     int | None,
     typer.Option(help="Port for the engine on this machine (a free one)."),
@@ -125,6 +133,7 @@ def join(
     ledger: LedgerFile = None,
     dataset: DataSetName = "",
     changed: Changed = False,
+    members: Members = None,
     stream: Stream = None,
     port: Port = None,
     engine: EngineName = DEFAULT,
@@ -132,12 +141,13 @@ def join(
     """Take part in a run; rows and labels stay here.
 
     Only outgoing connections are made. Stopped or killed, the same command comes back
-    into the run. At the end DIR gets labels.csv and result.json.
+    into the run. At the end DIR gets labels.csv and result.json. Whom this site is
+    summed with is said as a row of digits, the same at all of them: compare it.
     """
     from afcl.privacy import parse_level
     from afcl.runtime.live.membership import Membership
 
-    _check_keys(insecure, ca, key)
+    _check_keys(insecure, ca, key, members)
     asked = Membership(
         data=str(data.resolve()),
         name=name,
@@ -156,6 +166,8 @@ def join(
         dataset=dataset,
         changed=changed,
         stream=stream,
+        key="" if insecure else _resolved(key),
+        members=_resolved(members),
     )
     if _enter(out, asked, insecure):
         launcher = get_launcher(engine)
@@ -166,14 +178,25 @@ def _resolved(path: Path | None) -> str:
     return "" if path is None else str(path.resolve())
 
 
-def _check_keys(insecure: bool, ca: Path | None, key: Path | None) -> None:
+def _check_keys(
+    insecure: bool, ca: Path | None, key: Path | None, members: Path | None
+) -> None:
+    from afcl.privacy.identity import private_key
+    from afcl.runtime.live.keyring import listed
+
     if insecure == (ca is not None):
         raise InputError("give --ca CA.CRT and --key KEY, or type --insecure")
     if ca is not None and key is None:
         raise InputError("--ca needs --key: make one with 'afcl keygen'")
-    for file in (ca, key):
+    if insecure and members is not None:
+        raise InputError("--members needs --key: leave out --insecure")
+    for file in (ca, key, members):
         if file is not None and not file.is_file():
             raise InputError(f"no file {file}")
+    if ca is not None and key is not None:
+        private_key(key)
+    if members is not None:
+        listed(members)
 
 
 def _enter(out: Path, asked: Membership, insecure: bool) -> bool:
@@ -220,6 +243,7 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         asked=before.asked,
         terms=before.terms,
         steps=before.steps,
+        met=before.met,
         state=before.state,
         reason=before.reason,
     )
@@ -260,12 +284,18 @@ def _watch(out: Path, node: Node) -> None:
     from afcl.cli.report import write_at_the_end
     from afcl.runtime.live.membership import DONE, REFUSED, open_membership
 
-    state = ""
+    state, told, met = "", "", 0
     while state != DONE:
         member = open_membership(out)
+        if member.reason not in ("", told) and member.state != REFUSED:
+            told = member.reason
+            print(f"warning: {told}", file=sys.stderr)
         if member.state != state:
             state = member.state
             typer.echo(f"{member.name}: {state}")
+        for mark in member.met[met:]:
+            typer.echo(f"{member.name}: summed with the members {mark}")
+        met = len(member.met)
         if state == REFUSED:
             write_at_the_end(out)
             raise InputError(f"{member.name} was refused: {member.reason}")

@@ -47,14 +47,29 @@ OPENING = {COUNT: "open count", SUM: "open sum", SCORE: "open score"}
 
 @payload
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """Whose a mask key is: a site's name, the key it was enrolled with, a signature.
+
+    Reveals to the members of a cohort what each of them is called, and its public key.
+    """
+
+    name: str
+    identity: str
+    signature: str
+
+
+@payload
+@dataclass(frozen=True, slots=True)
 class SecureHello:
     """A client's cells by the companion level, and its public key (hex).
 
-    Reveals what the companion level reveals.
+    Reveals what the companion level reveals, and by the `proof` of a site that was
+    enrolled whose key it is.
     """
 
     cells: Cells
     key: str
+    proof: Proof | None = None
 
 
 @payload
@@ -162,8 +177,9 @@ class Task:
 
     `members` and `keys` are everybody's in the cohort, `place` is the member's own
     position among them. In a cohort with a key, `public` is the key to encrypt under,
-    and `total` the encrypted sum that the first member is asked to open. Reveals to the
-    members who is in the cohort, and aggregate positions.
+    and `total` the encrypted sum that the first member is asked to open. `proofs` say
+    whose the keys are, if all members have given one. Reveals to the members who is in
+    the cohort, and aggregate positions.
     """
 
     cohort: int
@@ -174,6 +190,7 @@ class Task:
     question: Question
     public: Ints | None = None
     total: Ints | None = None
+    proofs: tuple[Proof, ...] | None = None
 
 
 @payload

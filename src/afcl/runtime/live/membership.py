@@ -19,7 +19,7 @@ from afcl.runtime.results import write_text
 #: The file that holds it, in the site's folder.
 SITE = "site.json"
 #: Fields that are lists in the file.
-LISTS = ("columns", "drop", "steps")
+LISTS = ("columns", "drop", "steps", "met")
 #: What a file of rows ends with if it is a program that finds them.
 PROGRAM = ".py"
 #: What such a program defines.
@@ -63,6 +63,11 @@ class Membership:
     asked, terms, steps
         Digests of what it was asked to announce, of the terms it works under, and of
         the steps it has answered.
+    key, members
+        The file of its private key (none: it signs nothing), and that of the public
+        keys of whom it lets itself be summed with (none: whoever it met first).
+    met
+        Fingerprints of the members it was summed with.
     """
 
     data: str
@@ -90,6 +95,9 @@ class Membership:
     steps: tuple[str, ...] = ()
     state: str = WAITING
     reason: str = ""
+    key: str = ""
+    members: str = ""
+    met: tuple[str, ...] = ()
 
     def read(self) -> Sites[Table]:
         """Read the site's rows into memory; refuses to if they are streamed."""
