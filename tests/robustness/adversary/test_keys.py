@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,7 @@ from tests.runtime.test_federation import (
     plan,
 )
 
+from afcl._typing import Floats
 from afcl.core.messages import Addressed, Hello
 from afcl.core.refine import coarse
 from afcl.core.tasks import COUNT, Proof, Question, Task
@@ -61,9 +63,9 @@ FALSE = [bytes([i]) * 32 for i in range(1, 4)]
 class Cohort:
     """Three sites, and what a coordinator has heard of them."""
 
-    folders: list
-    rows: list
-    keys: list
+    folders: list[Path]
+    rows: list[Floats]
+    keys: list[Path]
     run: str = "run"
 
     def terms(self, site):
@@ -390,7 +392,7 @@ def test_an_announcement_cannot_be_played_again(tmp_path):
     """Somebody who heard one repeats it from another address."""
     _, folders = live.write_sites(tmp_path)
     sign_sites(tmp_path, folders)
-    heard = []
+    heard: list[bytes] = []
 
     class Parrot(Spoiling):
         def poll(self):
