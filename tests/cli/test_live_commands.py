@@ -405,6 +405,16 @@ def test_a_site_says_whom_it_is_summed_with(
     ]
 
 
+def test_a_site_may_come_back_with_another_key(here: Path):
+    """The engine may have refused the first one; later the coordinator would."""
+    module = import_module("afcl.cli.join")
+    asked = Membership("a.csv", "a", key="wrong")
+    keep_membership(here, replace(asked, run="run", state=JOINED, met=("0123",)))
+    right = replace(asked, key="right", members="list")
+    back = module._come_back(here, right)
+    assert back == replace(right, run="run", state=JOINED, met=("0123",))
+
+
 def test_a_list_of_members_is_read_before_anything_is_sent(
     capsys: pytest.CaptureFixture[str], here: Path
 ):

@@ -231,8 +231,14 @@ def _come_back(out: Path, asked: Membership) -> Membership:
 
     if not (out / SITE).is_file():
         return asked
-    # How the rows are read may change at any time.
-    before = replace(open_membership(out), stream=asked.stream)
+    # How the rows are read may change at any time, and where keys are: whether a name
+    # belongs to another one the coordinator knows.
+    before = replace(
+        open_membership(out),
+        stream=asked.stream,
+        key=asked.key,
+        members=asked.members,
+    )
     if before.state == REFUSED:
         return asked
     same = replace(
