@@ -6,17 +6,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.keys import make_key
 from tests.report.folders import result_of
 
 from afcl.cli import main
 from afcl.cli.status import RunLog
 from afcl.exceptions import InputError
+from afcl.runtime.live.membership import (
+    DONE,
+    JOINED,
+    Membership,
+    keep_membership,
+)
 from afcl.runtime.live.server import FAILED, RunPlan
 from afcl.trace import EVENTS, to_line
 
@@ -70,6 +78,8 @@ JOIN = ("join", "127.0.0.1:1", "--data", "a.csv", "--name", "a", "--out", "mine"
         (JOIN, "--insecure"),
         ((*JOIN, "--ca", "a.csv"), "--ca needs --key"),
         ((*JOIN, "--ca", "no.crt", "--key", "no"), "no file no.crt"),
+        ((*JOIN, "--ca", "a.csv", "--key", "a.csv"), "private key of this site cannot"),
+        ((*JOIN, "--insecure", "--members", "a.csv"), "--members needs --key"),
         ((*JOIN, "--insecure", "--unit", "x"), "COLUMN=UNIT"),
         ((*JOIN, "--insecure", "--min-cell", "11"), "rows"),
         (("join", "h:1", "--name", "a", "--out", "m", "--data", "b.csv"), "--insecure"),
@@ -341,3 +351,75 @@ def test_every_event_has_its_words(here: Path):
         "site-1 joined late: 1,000 rows",
         "the end (done): k = 2",
     ]
+
+
+@pytest.mark.parametrize("words", [("--insecure",), ()])
+def test_a_run_with_keys_wants_signed_sites(
+    here: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+):
+    class Broken:
+        def certificates(self, *given: object) -> object:
+            return object()
+
+        def serve(self, *given: object) -> None:
+            raise InputError("no engine here")
+
+    module = import_module("afcl.cli.serve")
+    monkeypatch.setattr(module, "get_launcher", lambda name: Broken())
+    with pytest.raises(SystemExit):
+        main(["serve", "--out", "r", *words])
+    assert RunPlan.read(here / "r").signed is not bool(words)
+    # As it is served now, whatever it was before.
+    with pytest.raises(SystemExit):
+        main(["serve", "--resume", "r"])
+    assert RunPlan.read(here / "r").signed
+
+
+def test_a_site_says_whom_it_is_summed_with(
+    capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    module = import_module("afcl.cli.join")
+    marks = ("0123 4567", "89ab cdef")
+    member = Membership("a.csv", "a", state=JOINED)
+    states = [
+        member,
+        replace(member, reason="c has another key"),
+        replace(member, reason="c has another key", met=marks[:1]),
+        replace(member, state=DONE, met=marks),
+    ]
+    keep_membership(here, states.pop(0))
+    monkeypatch.setattr(
+        module.time, "sleep", lambda seconds: keep_membership(here, states.pop(0))
+    )
+    node = SimpleNamespace(trouble=lambda: None, alive=True)
+    monkeypatch.setattr(module, "PAUSE", 0)
+    states.append(states[-1])
+    module._watch(here, node)
+    out = capsys.readouterr()
+    assert out.err == "warning: c has another key\n"
+    assert out.out.splitlines() == [
+        "a: joined",
+        "a: summed with the members 0123 4567",
+        "a: done",
+        "a: summed with the members 89ab cdef",
+    ]
+
+
+def test_a_site_may_come_back_with_another_key(here: Path):
+    """The engine may have refused the first one; later the coordinator would."""
+    module = import_module("afcl.cli.join")
+    asked = Membership("a.csv", "a", key="wrong")
+    keep_membership(here, replace(asked, run="run", state=JOINED, met=("0123",)))
+    right = replace(asked, key="right", members="list")
+    back = module._come_back(here, right)
+    assert back == replace(right, run="run", state=JOINED, met=("0123",))
+
+
+def test_a_list_of_members_is_read_before_anything_is_sent(
+    capsys: pytest.CaptureFixture[str], here: Path
+):
+    make_key(here, "a")
+    (here / "members").write_text("# none\nnorth\n")
+    words = ("--ca", "a.csv", "--key", "a", "--members", "members")
+    assert "line 2 of the public keys" in said(capsys, 2, *JOIN, *words)
+    assert not (here / "mine").exists()

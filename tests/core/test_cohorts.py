@@ -30,6 +30,7 @@ from afcl.core.tasks import (
     UNIT,
     Part,
     Parts,
+    Proof,
     SecureHello,
     check_numbers,
 )
@@ -1113,3 +1114,18 @@ def test_very_many_cells_are_condensed_before_they_are_compared(monkeypatch):
 def test_a_hello_of_a_cluster_that_no_sum_knows_counts():
     bag = told_late((6, (0.5, 0.4), 6 * 0.001), (6, (0.5, 0.4), 6 * 0.3))
     assert bag.counts.sum() == 42
+
+
+def test_a_task_says_whose_keys_they_are_if_all_members_say_so():
+    state, rows = SecureState(PARAMS, 0), tables(4)
+    for client, X in enumerate(rows):
+        proof = Proof(f"site-{client}", "key", f"signature {client}")
+        hello = greeting(client, X)
+        said = dataclasses.replace(hello.payload, proof=proof)
+        hello = dataclasses.replace(hello, payload=said)
+        state, _ = cohorts.absorb_hello(state, hello)
+    proofs = tuple(state.proofs[client] for client in range(4))
+    state = cohorts.prepare(state)
+    assert [task.proofs for task in asked(state).values()] == [proofs] * 4
+    without = dataclasses.replace(state, proofs=state.proofs.set(2, None))
+    assert [task.proofs for task in asked(without).values()] == [None] * 4

@@ -114,6 +114,10 @@ def test_five_sites_with_keys_and_who_is_not_let_in(tmp_path: Path, party: Start
         assert len(labels) == len(tables[site])
     said = party("status", "run").ends(0)
     assert "done, 5 sites" in said
+    (members,) = read_result(tmp_path / "site-0")["site"]["members"]
+    for site, each in enumerate(sites):
+        assert read_result(tmp_path / f"site-{site}")["site"]["members"] == [members]
+        assert f"site-{site}: summed with the members {members}" in each.said
 
 
 def test_killed_slow_and_late_sites(tmp_path: Path, party: Start):

@@ -213,7 +213,12 @@ def scenarios(folder: Path) -> dict[str, Path]:
     half[20]["event"] = "failure"
     half[20]["reason"] = "no answer in time"
     site = result_of()
-    site["site"] = {"name": "site-0", "rows": 50, "sizes": site["sites"][0]["sizes"]}
+    site["site"] = {
+        "name": "site-0",
+        "rows": 50,
+        "sizes": site["sites"][0]["sizes"],
+        "members": ["0123 4567 89ab cdef 0123 4567 89ab cdef"],
+    }
     coordinator = result_of()
     for said in coordinator["sites"]:
         del said["sizes"]

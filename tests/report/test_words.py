@@ -199,6 +199,15 @@ def test_words_are_of_the_level_at_hand():
     assert "are masked or encrypted" not in said("secure(plain)+summary")
 
 
+def test_a_site_shows_whom_it_was_summed_with():
+    mark = "0123 4567"
+    site = SiteSummary("north", 9, members=(mark,))
+    run = RunFolder("run", done=True, parameters={"privacy": "secure+summary"})
+    said = privacy(replace(run, sites=(site,)))[1]
+    assert f"The members of its sums, signed: {mark};" in said
+    assert "members of its sums" not in privacy(run)[1]
+
+
 def test_an_unknown_level_is_not_guessed():
     assert privacy(RunFolder("run", done=True))[0] == "not recorded"
     assert privacy(RunFolder("run"))[0] == "not known yet"

@@ -213,6 +213,17 @@ def test_a_site_chooses_with_how_many_others_it_is_summed(sites):
         ask(folder, AskStep(terms("secure"), 1, 1, task(5)))  # not its own key
 
 
+@pytest.mark.parametrize("one", [True, False])
+def test_a_site_may_stay_with_its_first_cohort(sites, one):
+    """Sums with and without somebody differ by its rows, whether it is gone or not."""
+    folder = sites.join("run", one_cohort=one)
+    for members, text in ((5, "with a key"), (5, "with a key"), (4, "the same others")):
+        with pytest.raises(RejectedMessage) as refused:
+            ask(folder, AskStep(terms("secure"), 1, 1, task(members)))
+        # None of them has this site's own key; that is seen after everything else.
+        assert (text in str(refused.value)) == (one or members == 5)
+
+
 def test_masks_are_others_under_other_terms(sites):
     keys = set()
     boxes = (BOX, Box(BOX.low, BOX.span * 2))

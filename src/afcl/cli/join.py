@@ -57,6 +57,13 @@ Holders = Annotated[
     int,
     typer.Option(min=2, help="Sites that hold rows of a group before it is summed."),
 ]
+OneCohort = Annotated[
+    bool,
+    typer.Option(
+        "--one-cohort",
+        help="Stay with the first cohort, also if somebody is said to be gone.",
+    ),
+]
 Runs = Annotated[
     int,
     typer.Option(min=1, help="Runs without an epsilon that may describe these rows."),
@@ -80,6 +87,14 @@ DataSetName = Annotated[
 Changed = Annotated[
     bool,
     typer.Option("--changed", help="The rows have changed since the last run."),
+]
+Members = Annotated[
+    Path | None,
+    typer.Option(
+        help="Be summed with these sites only: a file of their .pub lines, NAME last "
+        "(or first). Without it a key is trusted from when it is met first.",
+        metavar="FILE",
+    ),
 ]
 Port = Annotated[
     int | None,
@@ -124,12 +139,14 @@ def join(
     privacy: Level = "summary",
     cohort: Cohort = 3,
     holders: Holders = 3,
+    one_cohort: OneCohort = False,
     budget: Budget = None,
     runs: Runs = 3,
     home: Home = None,
     ledger: LedgerFile = None,
     dataset: DataSetName = "",
     changed: Changed = False,
+    members: Members = None,
     stream: Stream = None,
     port: Port = None,
     engine: EngineName = DEFAULT,
@@ -137,12 +154,13 @@ def join(
     """Take part in a run; rows and labels stay here.
 
     Only outgoing connections are made. Stopped or killed, the same command comes back
-    into the run. At the end DIR gets labels.csv and result.json.
+    into the run. At the end DIR gets labels.csv and result.json. Whom this site is
+    summed with is said as a row of digits, the same at all of them: compare it.
     """
     from afcl.privacy import parse_level
     from afcl.runtime.live.membership import Membership
 
-    _check_keys(insecure, ca, key)
+    _check_keys(insecure, ca, key, members)
     asked = Membership(
         data=str(data.resolve()),
         name=name,
@@ -155,6 +173,7 @@ def join(
         privacy=str(parse_level(privacy)),
         cohort=cohort,
         holders=holders,
+        one_cohort=one_cohort,
         budget=budget,
         runs=runs,
         home=_resolved(home),
@@ -162,6 +181,8 @@ def join(
         dataset=dataset,
         changed=changed,
         stream=stream,
+        key="" if insecure else _resolved(key),
+        members=_resolved(members),
     )
     if _enter(out, asked, insecure):
         launcher = get_launcher(engine)
@@ -172,14 +193,25 @@ def _resolved(path: Path | None) -> str:
     return "" if path is None else str(path.resolve())
 
 
-def _check_keys(insecure: bool, ca: Path | None, key: Path | None) -> None:
+def _check_keys(
+    insecure: bool, ca: Path | None, key: Path | None, members: Path | None
+) -> None:
+    from afcl.privacy.identity import private_key
+    from afcl.runtime.live.keyring import listed
+
     if insecure == (ca is not None):
         raise InputError("give --ca CA.CRT and --key KEY, or type --insecure")
     if ca is not None and key is None:
         raise InputError("--ca needs --key: make one with 'afcl keygen'")
-    for file in (ca, key):
+    if insecure and members is not None:
+        raise InputError("--members needs --key: leave out --insecure")
+    for file in (ca, key, members):
         if file is not None and not file.is_file():
             raise InputError(f"no file {file}")
+    if ca is not None and key is not None:
+        private_key(key)
+    if members is not None:
+        listed(members)
 
 
 def _enter(out: Path, asked: Membership, insecure: bool) -> bool:
@@ -214,8 +246,14 @@ def _come_back(out: Path, asked: Membership) -> Membership:
 
     if not (out / SITE).is_file():
         return asked
-    # How the rows are read may change at any time.
-    before = replace(open_membership(out), stream=asked.stream)
+    # How the rows are read may change at any time, and where keys are: whether a name
+    # belongs to another one the coordinator knows.
+    before = replace(
+        open_membership(out),
+        stream=asked.stream,
+        key=asked.key,
+        members=asked.members,
+    )
     if before.state == REFUSED:
         return asked
     same = replace(
@@ -226,6 +264,8 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         asked=before.asked,
         terms=before.terms,
         steps=before.steps,
+        summed=before.summed,
+        met=before.met,
         state=before.state,
         reason=before.reason,
     )
@@ -266,12 +306,18 @@ def _watch(out: Path, node: Node) -> None:
     from afcl.cli.report import write_at_the_end
     from afcl.runtime.live.membership import DONE, REFUSED, open_membership
 
-    state = ""
+    state, told, met = "", "", 0
     while state != DONE:
         member = open_membership(out)
+        if member.reason not in ("", told) and member.state != REFUSED:
+            told = member.reason
+            print(f"warning: {told}", file=sys.stderr)
         if member.state != state:
             state = member.state
             typer.echo(f"{member.name}: {state}")
+        for mark in member.met[met:]:
+            typer.echo(f"{member.name}: summed with the members {mark}")
+        met = len(member.met)
         if state == REFUSED:
             write_at_the_end(out)
             raise InputError(f"{member.name} was refused: {member.reason}")

@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,7 @@ from afcl.cli.settings import (
 from afcl.exceptions import InputError
 from afcl.registry import ways_to_write
 from afcl.runtime.live.engines import DEFAULT, get_launcher
+from afcl.runtime.live.enrolment import ENROLLED, enrolled_files
 
 if TYPE_CHECKING:
     from afcl.runtime.live.engine import Launcher, Server, Tls
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 PAUSE = 0.5
 #: Seconds between two questions to the engine whether the run still goes on.
 LOOK = 60.0
-#: Public keys that may join, below the run's folder.
-ENROLLED = "enrolled"
 #: The certificates, below the run's folder.
 CERTIFICATES = "tls"
 INSECURE = "no TLS: what is sent can be read and changed on the way; anybody can join"
@@ -144,6 +144,8 @@ def serve(
     else:
         where = tls or folder / CERTIFICATES
         certificates = launcher.certificates(where, [*names, host])
+    plan = replace(plan, signed=certificates is not None)
+    plan.write(folder)
     _coordinate(launcher, folder, plan, host, port, certificates)
 
 
@@ -288,7 +290,7 @@ def _say_welcome(host: str, port: int, tls: Tls | None, plan: RunPlan) -> None:
 
 def _enrol_new(folder: Path, server: Server, known: set[Path]) -> set[Path]:
     """Register keys that were put into the run's folder since the last look."""
-    found = set((folder / ENROLLED).glob("*.pub"))
+    found = enrolled_files(folder)
     for key in sorted(found - known):
         server.enrol(key)
         typer.echo(f"enrolled {key.stem}")

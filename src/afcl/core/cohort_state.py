@@ -14,7 +14,7 @@ from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import PathLevel
 from afcl.core.state import Column, ServerState, total
-from afcl.core.tasks import Cohort, Masks, Scheme
+from afcl.core.tasks import Cohort, Masks, Proof, Scheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class SecureState:
         How sums are made.
     n_features, bounded
         Columns that were agreed on, and whether a box was.
+    proofs
+        Whose the keys are, None of a client that does not say.
     """
 
     params: DefaultParams
@@ -73,6 +75,7 @@ class SecureState:
     scheme: Scheme = field(default_factory=Masks)
     n_features: int = -1
     bounded: bool = False
+    proofs: Map[ClientId, Proof | None] = field(default_factory=Map)
 
     @property
     def working(self) -> dict[int, Cohort]:
@@ -96,6 +99,12 @@ class SecureState:
         """The first client of a group, if this is a group's server."""
         first = next(iter(self.rows), None)
         return None if first is None or first in self.keys else first
+
+    def proofs_of(self, members: tuple[ClientId, ...]) -> tuple[Proof, ...] | None:
+        """Return whose keys these clients' are, None if not all of them say so."""
+        given = [self.proofs.get(client) for client in members]
+        found = tuple(proof for proof in given if proof is not None)
+        return found if len(found) == len(members) else None
 
     def rows_of(self, members: tuple[ClientId, ...]) -> int:
         """Return how many rows these clients hold."""

@@ -130,6 +130,7 @@ def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnos
             hellos=state.hellos.set(client, greeting.cells),
             rows=state.rows.set(client, hello.n_rows),
             keys=state.keys.set(client, greeting.key),
+            proofs=state.proofs.set(client, greeting.proof),
             waiting=(*state.waiting, client),
             n_features=known.n_features,
             dirty=True,
@@ -408,6 +409,7 @@ def _task(state: SecureState, number: int, cohort: Cohort, place: int) -> Task:
         cohort.key if cohort.phase in OPENING else None,
         cohort.total,
         cohort.evidence_for(place),
+        proofs=state.proofs_of(cohort.members),
     )
 
 

@@ -85,14 +85,29 @@ ANYBODY = Threshold()
 
 @payload
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """Whose a mask key is: a site's name, the key it was enrolled with, a signature.
+
+    Reveals to the members of a cohort what each of them is called, and its public key.
+    """
+
+    name: str
+    identity: str
+    signature: str
+
+
+@payload
+@dataclass(frozen=True, slots=True)
 class SecureHello:
     """A client's cells by the companion level, and its public key (hex).
 
-    Reveals what the companion level reveals.
+    Reveals what the companion level reveals, and by the `proof` of a site that was
+    enrolled whose key it is.
     """
 
     cells: Cells
     key: str
+    proof: Proof | None = None
 
 
 @payload
@@ -222,8 +237,9 @@ class Task:
     `members` and `keys` are everybody's in the cohort, `place` is the member's own
     position among them. In a cohort with a key, `public` is the key to encrypt under,
     and `total` the encrypted sum that the first member is asked to open. `evidence`
-    comes with sums. Reveals to the members who is in the cohort, aggregate positions,
-    and how many members hold rows of each group.
+    comes with sums. `proofs` say whose the keys are, if all members have given one.
+    Reveals to the members who is in the cohort, aggregate positions, and how many
+    members hold rows of each group.
     """
 
     cohort: int
@@ -235,6 +251,7 @@ class Task:
     public: Ints | None = None
     total: Ints | None = None
     evidence: Evidence | None = None
+    proofs: tuple[Proof, ...] | None = None
 
 
 @payload

@@ -73,12 +73,14 @@ class AskStep:
 class AskAnnouncement:
     """Asks a site who it is, for its columns and (if `extremes`) their ranges.
 
-    With `group` above 1 these are of the means of groups of so many rows.
+    With `group` above 1 these are of the means of groups of so many rows. An enrolled
+    site signs the `challenge`, so that nobody else can answer for it.
     """
 
     run: str
     extremes: bool
     group: int = 1
+    challenge: str = ""
 
 
 @payload

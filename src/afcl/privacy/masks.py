@@ -8,8 +8,9 @@ left, and a sum with a mask in it is uniform. Bonawitz et al. (2017), Practical 
 Aggregation, CCS; without its recovery of drop-outs: the members that are left of a
 cohort are asked anew, under new masks.
 
-Who carries the public keys from client to client could exchange them: the masks protect
-from a server that looks, not from one that lies.
+Who carries the public keys from client to client could exchange them. So the sites of a
+live run sign theirs, and check the others' before anything is masked
+(:mod:`afcl.runtime.live.keyring`).
 """
 
 from __future__ import annotations

@@ -48,13 +48,18 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class SiteSummary:
-    """One site in the result; `sizes`: its rows in every cluster, if known."""
+    """One site in the result.
+
+    `sizes` are its rows in every cluster, if known; `members` fingerprints of whom it
+    was summed with, which only the site itself knows.
+    """
 
     name: str
     rows: int
     messages: int = 0
     bytes: int = 0
     sizes: tuple[int, ...] | None = None
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -387,6 +392,7 @@ def _sites(result: dict[str, Any]) -> tuple[SiteSummary, ...]:
             int(site.get("messages", 0)),
             int(site.get("bytes", 0)),
             None if site.get("sizes") is None else tuple(map(int, site["sizes"])),
+            tuple(map(str, site.get("members", ()))),
         )
         for site in sites or ()
     )

@@ -226,6 +226,12 @@ def privacy(run: RunFolder) -> tuple[str, str]:
     reason = run.parameters.get("privacy_reason")
     if reason:
         meanings.append(f"Nobody named a level, so it was chosen: {reason}.")
+    meanings += [
+        f"The members of its sums, signed: {mark}; every site that it was summed with "
+        "shows the same digits, unless somebody stood between them."
+        for site in run.sites
+        for mark in site.members
+    ]
     return level, " ".join(meanings)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from afcl._typing import ClientId, Ints
+from afcl.core.messages import Hello
 from afcl.core.terms import AskRanges
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.runtime.codec import decode, encode
@@ -130,6 +131,10 @@ class AgreementStep(Protocol):
         """Return the rows and the extremes that a client has announced, if it has."""
         ...
 
+    def check_key(self, hello: Hello) -> None:
+        """Refuse a hello whose mask key is not shown to be the client's own."""
+        ...
+
 
 class RollCall:
     """Ask everybody who is there, once; whoever does not answer is left out.
@@ -209,6 +214,9 @@ class RollCall:
     def ranges(self, client: ClientId) -> Ranges | None:
         """Return the rows and the extremes that a client has announced, if it has."""
         return self._ranges.get(client)
+
+    def check_key(self, hello: Hello) -> None:
+        """Believe it: simulated clients have no keys of their own."""
 
 
 def check_ranges(payload: Any, extremes: bool) -> Ranges:

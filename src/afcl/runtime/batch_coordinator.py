@@ -16,7 +16,7 @@ import numpy as np
 
 from afcl._typing import Bools, ClientId, Floats, Ints
 from afcl.core.draws import uniforms
-from afcl.core.messages import Broadcast
+from afcl.core.messages import Broadcast, Hello
 from afcl.core.protocol import SCHEDULE
 from afcl.core.terms import AskHello, AskStep
 from afcl.methods.afcl import Afcl
@@ -190,6 +190,9 @@ class BatchRollCall:
     def ranges(self, client: ClientId) -> Ranges | None:
         """Return None: what a batch says is not held against its extremes."""
         return None
+
+    def check_key(self, hello: Hello) -> None:
+        """Do nothing: a batch has no keys."""
 
 
 class RoundClock:

@@ -394,6 +394,7 @@ class Coordinator:
             message = stamped(decode(reply.data), flight)
             state = self._state
             if isinstance(message, Hello):
+                self._agreement.check_key(message)
                 state = self._with_announced(message)
             state, found = self.spec.method.absorb(state, message)
         except RejectedMessage as error:

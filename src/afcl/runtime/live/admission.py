@@ -3,23 +3,28 @@
 
 An engine knows addresses; the coordinator knows clients, numbered in the order in which
 they first fitted. Between the two, every new address is asked to announce itself, and
-is let in, refused with a reason, or recognised by its name as somebody who is back.
+is let in, refused with a reason, or recognised by its name as somebody who is back. An
+enrolled site's name belongs to its key: nobody else can take it over.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any
 
 from afcl._typing import ClientId
+from afcl.core.messages import Hello, refuse_unless
+from afcl.core.tasks import SecureHello
 from afcl.core.terms import AskAnnouncement, Noted, Refusal
 from afcl.exceptions import RejectedMessage
+from afcl.privacy.identity import mask_key, verify
 from afcl.runtime.agreement import AgreementRequest, Say
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.journal import Journal
-from afcl.runtime.live.announcement import check
+from afcl.runtime.live.announcement import Announcement, check, check_owner
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.notes import SiteAgreement
 from afcl.runtime.live.roster import Roster
@@ -50,6 +55,8 @@ class Admission:
         Seconds for which the run stays open for late joiners after it could end.
     pause
         Seconds between two looks at the engine.
+    enrolled
+        Returns the keys that may join; None: nobody needs a key.
     """
 
     live = True
@@ -65,6 +72,7 @@ class Admission:
         patience: float = 600.0,
         linger: float = 0.0,
         pause: float = 0.2,
+        enrolled: Callable[[], Container[str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -75,6 +83,7 @@ class Admission:
         self.journal = journal
         self.patience, self.linger, self.pause = patience, linger, pause
         self.roster = Roster()
+        self._enrolled = enrolled
         self._clock, self._sleep = clock, sleep
         self._say: Say = _silent
         self._agreement: SiteAgreement | None = None
@@ -82,6 +91,8 @@ class Admission:
         self._refused: dict[int, str] = {}
         #: Requests to announce itself, by ticket: the address that was asked.
         self._asked: dict[Ticket, int] = {}
+        #: What they were asked to sign.
+        self._challenges: dict[int, str] = {}
         #: The coordinator's requests that are under way, and those answered.
         self._flights: dict[Ticket, ClientId] = {}
         self._delivered: dict[Ticket, ClientId] = {}
@@ -149,6 +160,19 @@ class Admission:
         assert self._agreement is not None
         return self.roster.site(client).ranges(self._agreement.columns)
 
+    def check_key(self, hello: Hello) -> None:
+        """Refuse a mask key that the site has not signed, before others see it."""
+        if not isinstance(hello.payload, SecureHello):
+            return
+        site, proof = self.roster.site(hello.client), hello.payload.proof
+        if proof is None:
+            signed = not site.identity
+        else:
+            about = (self.run, hello.client, site.name, hello.payload.key)
+            own = (proof.name, proof.identity) == (site.name, site.identity)
+            signed = own and verify(site.identity, mask_key(*about), proof.signature)
+        refuse_unless(signed, f"the mask key of {site.name} is not signed by its key")
+
     # -------------------------------------------------------------- who is here
 
     def _look(self) -> None:
@@ -168,8 +192,10 @@ class Admission:
             self._sort(answer)
         known = self.roster.announced.keys() | self._refused.keys()
         for address in sorted(now - known - set(self._asked.values())):
-            request = self.request
-            ask = encode(AskAnnouncement(self.run, request.extremes, request.group))
+            request, challenge = self.request, secrets.token_hex(16)
+            about = (request.extremes, request.group, challenge)
+            ask = encode(AskAnnouncement(self.run, *about))
+            self._challenges[address] = challenge
             self._asked[self.engine.send(address, ask)] = address
 
     def _sort(self, answer: Reply | Failure) -> None:
@@ -197,6 +223,7 @@ class Admission:
         try:
             payload = decode(answer.data, LARGEST_MESSAGE)
             site = check(payload, self.request.extremes)
+            self._check_owner(site, self._challenges[address])
         except RejectedMessage as error:
             self._refuse(address, str(error), f"node {address}")
             return
@@ -217,6 +244,20 @@ class Admission:
         for text in notes:
             self._say("note", text=text)
         self._let_in(address)
+
+    def _check_owner(self, site: Announcement, challenge: str) -> None:
+        """Refuse who is not enrolled, or comes under a name that is another's."""
+        check_owner(site, self.run, challenge)
+        if self._enrolled is not None:
+            refuse_unless(
+                site.identity in self._enrolled(),
+                f"{site.name} does not sign with a key that is enrolled here: join "
+                "with the --key whose .pub was given to 'afcl enrol'",
+            )
+        refuse_unless(
+            self.roster.owners.get(site.name, site.identity) == site.identity,
+            f"the name {site.name} belongs to another key: choose another with --name",
+        )
 
     def _let_in(self, address: int) -> None:
         """Let in who fits, whether it is new or back."""

@@ -13,6 +13,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.messages import payload, refuse_unless
 from afcl.exceptions import InputError, RejectedMessage
+from afcl.privacy.identity import announcement, verify
 from afcl.runtime.agreement import LARGEST, quoted, select
 from afcl.runtime.codec import is_text
 from afcl.runtime.live.unit_check import ColumnStats
@@ -37,6 +38,9 @@ class Announcement:
     column the exact minimum, maximum and median at this site: values of single rows.
     With public bounds (or no scaling) `low`, `high` and `middle` are empty, as they are
     without rows; then it reveals nothing but names, units and the number of rows.
+
+    An enrolled site shows by a signature of the challenge it was asked with that the
+    name is its own; `identity` is its public key.
     """
 
     name: str
@@ -46,6 +50,8 @@ class Announcement:
     low: Floats
     high: Floats
     middle: Floats
+    identity: str = ""
+    signature: str = ""
 
     def ranges(self, columns: Sequence[str]) -> Ranges:
         """Return the rows and the extremes of these columns, if it tells them."""
@@ -136,7 +142,7 @@ def check(payload: object, extremes: bool) -> Announcement:
     """
     if not isinstance(payload, Announcement):
         raise RejectedMessage("expected an announcement")
-    _check_name(payload.name)
+    check_name(payload.name)
     n_rows: Any = payload.n_rows
     refuse_unless(
         type(n_rows) is int and 0 <= n_rows <= MOST_ROWS,
@@ -147,7 +153,18 @@ def check(payload: object, extremes: bool) -> Announcement:
     return payload
 
 
-def _check_name(name: Any) -> None:
+def check_owner(site: Announcement, run: str, challenge: str) -> None:
+    """Refuse a name that is not signed by the key that it comes with, if it does."""
+    unsigned = not site.identity and not site.signature
+    message = announcement(run, challenge, site.name)
+    refuse_unless(
+        unsigned or verify(site.identity, message, site.signature),
+        f"{site.name}: the announcement is not signed by its own key",
+    )
+
+
+def check_name(name: Any) -> None:
+    """Refuse what cannot be a site's name."""
     refuse_unless(_is_text(name) and name != "", "a site needs a name")
     refuse_unless(
         len(name.encode()) <= LONGEST

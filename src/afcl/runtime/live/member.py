@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.messages import Addressed
-from afcl.core.tasks import Task
 from afcl.core.terms import (
     AskAnnouncement,
     AskHello,
@@ -36,11 +34,13 @@ from afcl.data.tables import Table
 from afcl.exceptions import AfclError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.files import alone, kept_secret
+from afcl.privacy.identity import announcement, identity_of, private_key, sign
 from afcl.privacy.ledger import DataSet, Ledger
 from afcl.privacy.levels import PLAIN, parse_level
 from afcl.runtime.agreement import quoted
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.announcement import Announcement, announce, plain_units
+from afcl.runtime.live.keyring import acquainted, task_of, with_proof
 from afcl.runtime.live.membership import (
     DONE,
     JOINED,
@@ -97,7 +97,7 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
             folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
         )
         return encode(Noted(run))
-    pinned = _pinned(member, asked, request)
+    pinned = _among_members(folder, _pinned(member, asked, request), asked)
     source = member.open(_whole(asked)).tables[0]
     found = source.fingerprint()
     if member.fingerprint not in ("", found):
@@ -113,13 +113,17 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
         return encode(Noted(run))
     views = _views(folder, joined, source)
     if isinstance(asked, AskAnnouncement):
-        return encode(_announcement(joined, source, asked, views))
+        said = _announcement(joined, source, asked, views)
+        return encode(_signed(joined, asked, said))
     views = replace(views, within=_within(asked.terms))
     method, parameters = settled(asked.terms)
     if not method.disclosure(parameters).once:
         views.note("rows")
     site = Site(source.rows, source.columns, kept_secret(folder / SECRET), views)
-    return _work(folder, site, request)
+    reply = _work(folder, site, request)
+    if member.key and isinstance(asked, AskHello):
+        return with_proof(joined, asked.terms, reply)
+    return reply
 
 
 def _run_of(asked: Any) -> str:
@@ -166,6 +170,18 @@ def _announcement(
     return replace(kept, name=member.name, units=units)
 
 
+def _signed(
+    member: Membership, asked: AskAnnouncement, said: Announcement
+) -> Announcement:
+    """Return the announcement that shows by the site's key that the name is its own."""
+    if not member.key:
+        return said
+    private = private_key(Path(member.key))
+    message = announcement(asked.run, asked.challenge, member.name)
+    signature = sign(private, message)
+    return replace(said, identity=identity_of(private), signature=signature)
+
+
 def _shown(source: SiteTable, group: int) -> tuple[Floats, Floats]:
     """Return rows, and what stands for them where extremes and medians are told."""
     if isinstance(source, Table):
@@ -201,7 +217,7 @@ def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
     member = replace(member, terms=terms)
     if not isinstance(asked, AskStep):
         return member
-    _check_cohort(member, asked)
+    member = _in_cohort(member, asked)
     step = hashlib.sha256(request).hexdigest()
     if step in member.steps:
         return member
@@ -215,15 +231,42 @@ def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
     return replace(member, steps=(*member.steps, step))
 
 
-def _check_cohort(member: Membership, asked: AskStep) -> None:
-    """Refuse to be summed with fewer others than the site wants."""
-    own = asked.payload.own if isinstance(asked.payload, Addressed) else None
-    if isinstance(own, Task) and len(own.members) < member.cohort:
+def _in_cohort(member: Membership, asked: AskStep) -> Membership:
+    """Return the site that knows its cohort; it refuses others than it wants."""
+    own = task_of(asked)
+    if own is None:
+        return member
+    if len(own.members) < member.cohort:
         raise RejectedMessage(
             f"{member.name} is summed with {member.cohort - 1} others at least, this "
             f"cohort has {len(own.members)} members: join with --cohort "
             f"{len(own.members)} to allow it"
         )
+    content = f"{own.members} {own.keys}".encode()
+    summed = hashlib.sha256(content).hexdigest()
+    if member.one_cohort and member.summed not in ("", summed):
+        raise RejectedMessage(
+            f"{member.name} is summed with the same others to the end: leave out "
+            "--one-cohort to go on without who has dropped out"
+        )
+    return replace(member, summed=summed)
+
+
+def _among_members(folder: Path, member: Membership, asked: Any) -> Membership:
+    """Return the site that knows whom it is summed with; it is told if it refuses."""
+    task = task_of(asked)
+    if task is None:
+        return member
+    try:
+        return acquainted(member, _home(member), asked.terms, task)
+    except AfclError as error:
+        before = open_membership(folder)
+        keep_membership(folder, replace(before, reason=str(error)))
+        raise
+
+
+def _home(member: Membership) -> Path:
+    return Path(member.home) if member.home else home_folder()
 
 
 def _within(terms: Terms) -> str:
@@ -234,7 +277,7 @@ def _within(terms: Terms) -> str:
 
 def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
     """Return what remembers what was said of these rows, in this run and before."""
-    home = Path(member.home) if member.home else home_folder()
+    home = _home(member)
     path = Path(member.ledger) if member.ledger else home / LEDGER
     ledger = Ledger(path, member.budget, runs=member.runs)
     older = folder / LEDGER
@@ -332,6 +375,7 @@ def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) 
         "name": member.name,
         "rows": int(sizes.sum()),
         "sizes": [int(size) for size in sizes],
+        "members": list(member.met),
     }
     write_result_file(folder, result)
     keep_membership(folder, replace(member, state=DONE))

@@ -19,7 +19,7 @@ from afcl.runtime.results import write_text
 #: The file that holds it, in the site's folder.
 SITE = "site.json"
 #: Fields that are lists in the file.
-LISTS = ("columns", "drop", "steps")
+LISTS = ("columns", "drop", "steps", "met")
 #: What a file of rows ends with if it is a program that finds them.
 PROGRAM = ".py"
 #: What such a program defines.
@@ -44,9 +44,10 @@ class Membership:
     min_cell, method, privacy
         What the site insists on, whatever the coordinator asks for: no smaller cells,
         no other method, no weaker level.
-    cohort, holders
-        Fewest members of a cohort that it lets itself be summed with, and fewest of
-        them that hold rows of a group.
+    cohort, holders, one_cohort
+        Fewest members of a cohort that it lets itself be summed with, fewest of them
+        that hold rows of a group, and whether it stays with the first cohort, also if
+        the coordinator says that somebody has dropped out.
     budget, runs
         The epsilon its rows may cost in all, and in how many runs something may be said
         of them that has no epsilon.
@@ -61,9 +62,14 @@ class Membership:
     run, fingerprint, rows, state, reason
         The run it takes part in, its rows as they were then (in their order, and in
         any), and where it stands.
-    asked, terms, steps
-        Digests of what it was asked to announce, of the terms it works under, and of
-        the steps it has answered.
+    asked, terms, steps, summed
+        Digests of what it was asked to announce, of the terms it works under, of the
+        steps it has answered, and of the last cohort it was in.
+    key, members
+        The file of its private key (none: it signs nothing), and that of the public
+        keys of whom it lets itself be summed with (none: whoever it met first).
+    met
+        Fingerprints of the members it was summed with.
     """
 
     data: str
@@ -77,6 +83,7 @@ class Membership:
     privacy: str = "summary"
     cohort: int = 3
     holders: int = 3
+    one_cohort: bool = False
     budget: float | None = None
     runs: int = 3
     home: str = ""
@@ -90,8 +97,12 @@ class Membership:
     asked: str = ""
     terms: str = ""
     steps: tuple[str, ...] = ()
+    summed: str = ""
     state: str = WAITING
     reason: str = ""
+    key: str = ""
+    members: str = ""
+    met: tuple[str, ...] = ()
 
     def read(self) -> Sites[Table]:
         """Read the site's rows into memory; refuses to if they are streamed."""

@@ -3,7 +3,7 @@
 
 An address says who can be reached, a name who it is, a number what the coordinator
 calls it. Numbers are given in the order in which sites were first let in, and are kept
-by whoever comes back under the same name from another address.
+by whoever comes back under the same name from another address, with the same key.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class Roster:
         Where they are, or were last.
     announced : dict from address to Announcement
         Everybody's that has not been refused.
+    owners : dict from str to str
+        The key (or none: "") that a name was first announced with, for the whole run.
     founders : list of Announcement
         Those that the agreement was made from, if the run is taken up.
     columns : tuple of str or None
@@ -37,6 +39,7 @@ class Roster:
         self.names: dict[ClientId, str] = {}
         self.addresses: dict[ClientId, int] = {}
         self.announced: dict[int, Announcement] = {}
+        self.owners: dict[str, str] = {}
         self.founders: list[Announcement] = []
         self.columns: tuple[str, ...] | None = None
         #: Every address under the names it announced; it may have another name now.
@@ -66,6 +69,7 @@ class Roster:
     def announce(self, address: int, site: Announcement, data: bytes = b"") -> None:
         """Note who is at an address; `data` is the announcement as it came."""
         self.announced[address] = site
+        self.owners.setdefault(site.name, site.identity)
         self._called.setdefault(site.name, set()).add(address)
         if data:
             self._received[address] = data

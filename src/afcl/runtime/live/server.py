@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
 from afcl.runtime.live.engine import Engine
+from afcl.runtime.live.enrolment import enrolled_keys
 from afcl.runtime.requirements import requirements
 from afcl.runtime.results import (
     JOURNAL,
@@ -64,6 +66,8 @@ class RunPlan:
         Seconds to tell the sites the end.
     parameters
         What stands in ``result.json``.
+    signed
+        Whether sites show by an enrolled key who they are.
     """
 
     run: str
@@ -78,6 +82,7 @@ class RunPlan:
     linger: float = 0.0
     grace: float = 120.0
     parameters: Mapping[str, Any] | None = None
+    signed: bool = False
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
@@ -137,6 +142,7 @@ def serve_run(engine: Engine, folder: Path) -> None:
             journal,
             patience=plan.patience,
             linger=plan.linger,
+            enrolled=partial(enrolled_keys, folder) if plan.signed else None,
         )
         coordinator = Coordinator(
             spec,
