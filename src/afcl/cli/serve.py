@@ -24,6 +24,7 @@ from afcl.cli.settings import (
     settings,
 )
 from afcl.exceptions import InputError
+from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
 from afcl.runtime.live.engines import DEFAULT, get_launcher
 
@@ -204,6 +205,7 @@ def _new_plan(
     return plan
 
 
+@all_owner_only()
 def _coordinate(
     launcher: Launcher,
     folder: Path,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from afcl.exceptions import InputError
+from afcl.owner_only import make_folder, owner_only
 from afcl.privacy.accountant import check_delta, compose, epsilon_of
 
 try:
@@ -144,7 +145,7 @@ class Ledger:
         content = {"format": FORMAT, "version": VERSION, "accounts": accounts}
         part = self.path.with_name(self.path.name + ".part")
         try:
-            with open(part, "w", encoding="utf-8") as file:
+            with open(part, "w", encoding="utf-8", opener=owner_only) as file:
                 json.dump(content, file, indent=1, sort_keys=True)
                 file.flush()
                 os.fsync(file.fileno())
@@ -164,8 +165,8 @@ class Ledger:
             return
         beside = self.path.with_name(self.path.name + ".lock")
         try:
-            beside.parent.mkdir(parents=True, exist_ok=True)
-            lock = open(beside, "a") if fcntl else _exclusive(beside)
+            make_folder(beside.parent)
+            lock = open(beside, "a", opener=owner_only) if fcntl else _exclusive(beside)
         except OSError as error:
             raise InputError(
                 f"cannot lock {self.path}: {error.strerror or error}"

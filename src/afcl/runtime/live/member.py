@@ -8,7 +8,6 @@ in its folder: `site.json` (what it was given when it joined, and how far it is)
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -33,10 +32,12 @@ from afcl.data.sites import SiteTable
 from afcl.data.tables import Table
 from afcl.exceptions import AfclError, InputError, RejectedMessage
 from afcl.methods import get_method
+from afcl.owner_only import write_whole
 from afcl.privacy.ledger import Ledger
 from afcl.privacy.levels import PLAIN, parse_level
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.announcement import Announcement, announce
+from afcl.runtime.live.facts import read_facts
 from afcl.runtime.live.membership import (
     DONE,
     JOINED,
@@ -206,9 +207,7 @@ def _work(folder: Path, site: Site, request: bytes) -> bytes:
         site.memory = decode(kept.read_bytes())
     reply = site.answer(request)
     if site.memory is not None:
-        part = kept.with_name(kept.name + ".part")
-        part.write_bytes(encode(site.memory))
-        part.replace(kept)
+        write_whole(kept, encode(site.memory))
     return reply
 
 
@@ -236,11 +235,11 @@ def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) 
     else:
         parts = counted(site.agreed(asked.terms).map(label))
         write_labels(folder / LABELED, source.in_input_order(parts))
-    result: dict[str, Any] = json.loads(asked.facts)
+    result = read_facts(asked.facts, asked.terms.columns)
     result["site"] = {
         "name": member.name,
         "rows": int(sizes.sum()),
         "sizes": [int(size) for size in sizes],
     }
-    write_result_file(folder, result)
+    write_result_file(folder, result, private=True)
     keep_membership(folder, replace(member, state=DONE))
