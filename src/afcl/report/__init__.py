@@ -61,10 +61,11 @@ def write_report(folder: Path | str, own: OwnRows | None = None) -> Path:
     Path
         The file that was written.
     """
+    text = render(folder, own)
     path = Path(folder) / REPORT
     part = path.with_name(REPORT + ".part")
     opener = None if own is None else owner_only
     with open(part, "w", encoding="utf-8", newline="\n", opener=opener) as file:
-        file.write(render(folder, own))
+        file.write(text)
     os.replace(part, path)
     return path

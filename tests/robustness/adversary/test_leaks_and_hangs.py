@@ -9,6 +9,7 @@ import os
 import struct
 import tracemalloc
 from dataclasses import replace
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -192,6 +193,26 @@ def test_flower_hears_no_more(tmp_path, monkeypatch):
     bad_cell(folder)
     asked = message(packed(encode(AskAnnouncement("run", True))))
     assert unpacked(client_app.answered(asked, folder).content) == (b"", KEPT_HERE)
+
+
+def test_the_owner_reads_it_where_the_site_was_joined(tmp_path, capsys, monkeypatch):
+    join = import_module("afcl.cli.join")
+    folder, steps = site(tmp_path), iter(range(3))
+    node = SimpleNamespace(trouble=lambda: None, alive=True)
+
+    def pause(_):
+        if next(steps) == 0:
+            bad_cell(folder)
+            answer_or_reason(folder, encode(AskAnnouncement("run", True)))
+        else:
+            keep_membership(folder, replace(open_membership(folder), state=DONE))
+
+    monkeypatch.setattr(join, "time", SimpleNamespace(sleep=pause))
+    join._watch(folder, node)
+    told = capsys.readouterr().err
+    assert told.startswith("could not answer: ")
+    assert CELL in told
+    assert told.count("\n") == 1
 
 
 # ------------------------------------------------------------------ memory
