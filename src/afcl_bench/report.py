@@ -13,6 +13,7 @@ import polars as pl
 
 from afcl.exceptions import InputError
 from afcl.runtime.results import write_text
+from afcl.texts import csv_cell
 from afcl_bench import blocks_honest, blocks_more, blocks_paper, figures
 from afcl_bench.figures import Figure
 from afcl_bench.frame import FACTS, WHERE, collect
@@ -148,7 +149,8 @@ def runs_csv(frame: pl.DataFrame) -> str:
     # Polars writes an empty text as "", and nothing as nothing.
     texts = pl.col(pl.String).replace("", None)
     columns = frame.select(*WHERE, "status", "k_true", numbers)
-    return columns.with_columns(texts).write_csv()
+    safe = pl.col(pl.String).map_elements(csv_cell, pl.String)
+    return columns.with_columns(texts).with_columns(safe).write_csv()
 
 
 def _renew(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from afcl._typing import Floats
+from afcl.texts import csv_cell
 
 #: Where a figure is missing.
 NONE = "–"
@@ -47,8 +48,8 @@ class Table:
         """Return the table for a spreadsheet."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.header)
-        writer.writerows([[cell.replace("**", "") for cell in r] for r in self.rows])
+        for row in (self.header, *self.rows):
+            writer.writerow([csv_cell(cell.replace("**", "")) for cell in row])
         return text.getvalue()
 
     def latex(self) -> str:

@@ -291,7 +291,8 @@ def test_folders_are_synced_where_they_can_be(tmp_path, monkeypatch):
     real = os.open
 
     def watched(path, *more):
-        opened.append(path)
+        if os.path.isdir(path):
+            opened.append(path)
         return real(path, *more)
 
     monkeypatch.setattr(os, "open", watched)

@@ -30,7 +30,7 @@ from afcl.core.protocol import Message
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import AfclError, RejectedMessage
 from afcl.methods import get_method
-from afcl.runtime.codec import decode, encode
+from afcl.runtime.codec import FORMAT, decode, encode
 from afcl.runtime.flights import Flight, stamped
 from afcl.runtime.site import Site
 from afcl.scale import Box
@@ -100,6 +100,7 @@ ODD: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2, 255, 2**31, 2**53, 2**63 - 1, -(2**63)),
     *(2**63, 10**30, 10**400, 0.0, -0.0, 0.5, 1e308, -1e308, 5e-324),
     *("", "x", "AFCL", "\ud800", "\x00", "é" * 9, "Cells", "Update", "<f8", "|O"),
+    *("\x1b[2J\x1b]0;x\x07", "two\nlines", "=cmd", "x" * 400, "\u202e"),
     *([], [[]], [0], {}, {"type": "Cells"}, {"array": "<f8"}),
     *({"type": "Nothing", "fields": {}}, {"array": "<f8", "shape": [0], "at": 0}),
 )
@@ -120,7 +121,7 @@ def parts(data: bytes) -> tuple[Any, bytes]:
 def framed(tree: Any, arrays: bytes) -> bytes:
     """Put a message together from a tree."""
     header = json.dumps(tree, separators=(",", ":")).encode()
-    return HEAD.pack(b"AFCL", 1, len(header)) + header + arrays
+    return HEAD.pack(b"AFCL", FORMAT, len(header)) + header + arrays
 
 
 def places(tree: Any) -> list[tuple[Any, Any]]:
@@ -214,7 +215,7 @@ def repeat_key(data: bytes, rng: np.random.Generator, _: Sequence[bytes]) -> byt
     )
     old, new = swaps[rng.integers(len(swaps))]
     header = text.replace(old, new, int(rng.integers(1, 3))).encode()
-    return HEAD.pack(b"AFCL", 1, len(header)) + header + arrays
+    return HEAD.pack(b"AFCL", FORMAT, len(header)) + header + arrays
 
 
 def edit_array(data: bytes, rng: np.random.Generator, _: Sequence[bytes]) -> bytes:
@@ -243,6 +244,7 @@ def edit_shape(data: bytes, rng: np.random.Generator, _: Sequence[bytes]) -> byt
         shapes: tuple[Any, ...] = (
             *(node["shape"][::-1], [*node["shape"], 1], [int(np.prod(node["shape"]))]),
             *([0], [0, 2], [2**31], [-1], [2**40, 2**40], [], [1] * 9, [1.0], ["1"]),
+            *([0, 2**32], [2**62, 0]),
         )
         choice = rng.integers(3)
         if choice == 0:

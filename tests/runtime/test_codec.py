@@ -126,12 +126,18 @@ def of_hint(hint: Any) -> st.SearchStrategy[Any]:
     return plain[hint] if hint in plain else of_kind(hint)
 
 
+#: Texts for people are nothing but that.
+printable = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=8)
+
+
 def of_kind(kind: type[Any]) -> st.SearchStrategy[Any]:
     """Instances of a registered payload."""
     hints = get_type_hints(kind)
     fields = {
         field.name: of_hint(hints[field.name]) for field in dataclasses.fields(kind)
     }
+    for shown in {"run", "reason"} & fields.keys():
+        fields[shown] = printable
     return st.builds(kind, **fields)
 
 

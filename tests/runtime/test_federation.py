@@ -16,13 +16,12 @@ from afcl.core.messages import Hello
 from afcl.core.protocol import Trust
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_sd1
-from afcl.exceptions import AfclError, InputError
+from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.methods.afcl import Afcl
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.live.admission import Admission
-from afcl.runtime.live.member import answer
 from afcl.runtime.live.membership import (
     DONE,
     REFUSED,
@@ -31,6 +30,7 @@ from afcl.runtime.live.membership import (
     open_membership,
 )
 from afcl.runtime.live.server import RunPlan, serve_run
+from afcl.runtime.live.trouble import answer_or_reason
 from afcl.runtime.results import read_result
 from afcl.runtime.simulate import simulate
 from afcl.runtime.transport import Failure, Reply
@@ -93,11 +93,11 @@ class ListEngine:
         for ticket, (due, address, data) in list(self.flying.items()):
             if due <= self.looks and self._here(address):
                 del self.flying[ticket]
-                try:
-                    said = answer(self.folders[address], data)
+                said, why = answer_or_reason(self.folders[address], data)
+                if why:
+                    arrived.append(Failure(ticket, address, why))
+                else:
                     arrived.append(Reply(ticket, address, said))
-                except AfclError as error:
-                    arrived.append(Failure(ticket, address, str(error)))
         return arrived
 
     def close(self):

@@ -287,9 +287,9 @@ def test_the_result_comes_last(tmp_path, result, outcome, monkeypatch):
     order = []
     write = results.write_text
 
-    def noting(path, text):
+    def noting(path, text, *how):
         order.append(path.name)
-        write(path, text)
+        write(path, text, *how)
 
     monkeypatch.setattr(results, "write_text", noting)
     results.write_result(tmp_path, result, labels_of(outcome))

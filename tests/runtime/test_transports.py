@@ -13,15 +13,14 @@ import polars as pl
 import pytest
 
 from afcl.core.terms import AskHello, Terms
-from afcl.exceptions import AfclError
 from afcl.runtime.agreement import AgreementRequest
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
 from afcl.runtime.live.engine import Engine
-from afcl.runtime.live.member import answer
 from afcl.runtime.live.membership import Membership, keep_membership
+from afcl.runtime.live.trouble import answer_or_reason
 from afcl.runtime.schedule import Schedule
 from afcl.runtime.site import Site
 from afcl.runtime.transport import Failure, Reply, Transport
@@ -73,10 +72,9 @@ class ListEngine:
         return [self._answer(*flight) for flight in arrived]
 
     def _answer(self, ticket: int, address: int, data: bytes) -> Reply | Failure:
-        try:
-            return Reply(ticket, address, answer(self.folders[address], data))
-        except AfclError as error:
-            return Failure(ticket, address, str(error))
+        said, why = answer_or_reason(self.folders[address], data)
+        failed = Failure(ticket, address, why)
+        return failed if why else Reply(ticket, address, said)
 
     def close(self) -> None:
         pass
@@ -107,10 +105,7 @@ class FakeGrid:
             if message is not None:
                 request, _ = unpacked(message.content)
                 folder = self.folders[message.metadata.dst_node_id]
-                try:
-                    content = packed(answer(folder, request))
-                except AfclError as error:
-                    content = packed(b"", str(error))
+                content = packed(*answer_or_reason(folder, request))
                 yield SimpleNamespace(
                     metadata=SimpleNamespace(reply_to_message_id=name),
                     content=content,

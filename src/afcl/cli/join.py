@@ -13,6 +13,7 @@ import typer
 
 from afcl.cli.settings import EngineName, Insecure, Stream
 from afcl.exceptions import InputError
+from afcl.owner_only import all_owner_only
 from afcl.runtime.live.engines import DEFAULT, get_launcher
 
 if TYPE_CHECKING:
@@ -276,6 +277,7 @@ def _come_back(out: Path, asked: Membership) -> Membership:
     return before
 
 
+@all_owner_only()
 def _take_part(
     launcher: Launcher,
     address: str,
@@ -305,13 +307,14 @@ def _watch(out: Path, node: Node) -> None:
     """Say how the site fares, until it is done or cannot go on."""
     from afcl.cli.report import write_at_the_end
     from afcl.runtime.live.membership import DONE, REFUSED, open_membership
+    from afcl.runtime.live.trouble import read_trouble
 
-    state, told, met = "", "", 0
+    state, known, met = "", read_trouble(out), 0
     while state != DONE:
-        member = open_membership(out)
-        if member.reason not in ("", told) and member.state != REFUSED:
-            told = member.reason
-            print(f"warning: {told}", file=sys.stderr)
+        member, trouble = open_membership(out), read_trouble(out)
+        if trouble != known:
+            known = trouble
+            print(f"could not answer: {trouble}", file=sys.stderr)
         if member.state != state:
             state = member.state
             typer.echo(f"{member.name}: {state}")
@@ -321,9 +324,9 @@ def _watch(out: Path, node: Node) -> None:
         if state == REFUSED:
             write_at_the_end(out)
             raise InputError(f"{member.name} was refused: {member.reason}")
-        trouble = node.trouble()
-        if trouble is not None:
-            raise InputError(trouble)
+        kept_out = node.trouble()
+        if kept_out is not None:
+            raise InputError(kept_out)
         if not node.alive:
             raise InputError(f"the engine ended by itself: see {node.log}")
         time.sleep(PAUSE)

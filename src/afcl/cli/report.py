@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from afcl.texts import plain
+
 if TYPE_CHECKING:
     from afcl.report import OwnRows
 
@@ -37,7 +39,7 @@ def write_at_the_end(folder: Path) -> Path | None:
     try:
         return write(folder)
     except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = plain(str(error)) or type(error).__name__
         print(
             f"warning: no report was written ({reason}); everything else is there, "
             f"try 'afcl report {folder}'",

@@ -26,6 +26,7 @@ from afcl.cli.settings import (
     settings,
 )
 from afcl.exceptions import InputError
+from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
 from afcl.runtime.live.engines import DEFAULT, get_launcher
 from afcl.runtime.live.enrolment import ENROLLED, enrolled_files
@@ -209,6 +210,7 @@ def _new_plan(
     return plan
 
 
+@all_owner_only()
 def _coordinate(
     launcher: Launcher,
     folder: Path,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from afcl.texts import plain
+
 if TYPE_CHECKING:
     from afcl.runtime.live.server import RunPlan
     from afcl.trace import Event, RunHistory, SiteHistory
@@ -74,8 +76,11 @@ def _joined(event: Event, before: RunHistory) -> str:
 
 
 def _agreed(event: Event, _: RunHistory) -> str:
+    from afcl.data.errors import listed
+
     columns = event["columns"]
-    return f"agreed on {len(columns)} columns: {', '.join(columns)}"
+    shown = listed([plain(column) for column in columns])
+    return f"agreed on {len(columns)} columns: {shown}"
 
 
 def _answered(event: Event, before: RunHistory) -> str:

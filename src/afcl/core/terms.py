@@ -13,9 +13,23 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.core.messages import payload
+from afcl.core.messages import payload, refuse_unless
 from afcl.core.protocol import Clustering, PathLevel, Scores
 from afcl.scale import Box
+from afcl.texts import plain
+
+#: Longest name of a run or of a method.
+LONGEST_NAME = 200
+#: Longest options, as JSON: they are parsed at every site.
+LONGEST_OPTIONS = 1 << 16
+
+
+def check_run(run: str) -> None:
+    """Refuse a name of a run that nobody would want in a file or on a terminal."""
+    refuse_unless(
+        len(run) <= LONGEST_NAME and run.isprintable(),
+        f"a run is named by at most {LONGEST_NAME} printable characters",
+    )
 
 
 @payload
@@ -34,6 +48,14 @@ class Terms:
     box: Box
     n_rows: int
     columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_run(self.run)
+        refuse_unless(
+            len(self.method) <= LONGEST_NAME and len(self.options) <= LONGEST_OPTIONS,
+            f"a method is named by at most {LONGEST_NAME} characters, and has options "
+            f"of at most {LONGEST_OPTIONS}",
+        )
 
 
 @payload
@@ -82,14 +104,24 @@ class AskAnnouncement:
     group: int = 1
     challenge: str = ""
 
+    def __post_init__(self) -> None:
+        check_run(self.run)
+
 
 @payload
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Tells a site that it does not fit; the reason says what to do about it."""
+    """Tells a site that it does not fit; the reason says what to do about it.
+
+    It is a plain line from the moment it is made, wherever that is.
+    """
 
     run: str
     reason: str
+
+    def __post_init__(self) -> None:
+        check_run(self.run)
+        object.__setattr__(self, "reason", plain(self.reason))
 
 
 @payload

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from afcl.exceptions import InputError
+from afcl.owner_only import make_folder, owner_only
 
 try:
     import fcntl
@@ -32,11 +33,9 @@ def write_private(path: Path, content: bytes) -> None:
 
     Raises OSError.
     """
-    make_private(path.parent)
+    make_folder(path.parent)
     part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)  # it may have been anybody's to read
-    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(opened, "wb") as file:
+    with open(part, "wb", opener=owner_only) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -44,19 +43,11 @@ def write_private(path: Path, content: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def make_private(folder: Path) -> None:
-    """Make a folder that only its owner may enter, unless it is there."""
-    if not folder.is_dir():
-        make_private(folder.parent)
-        folder.mkdir(exist_ok=True, mode=0o700)
-
-
 def kept_secret(path: Path) -> bytes:
     """Return 32 bytes that only the owner of this file knows, drawn once."""
     if not path.is_file():
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(opened, "wb") as file:
+        with open(part, "wb", opener=owner_only) as file:
             file.write(secrets.token_bytes(32))
             file.flush()
             os.fsync(file.fileno())
@@ -74,8 +65,8 @@ def alone(path: Path) -> Iterator[None]:
     """Keep other processes from doing what is done under the lock of this file."""
     beside = path.with_name(path.name + ".lock")
     try:
-        make_private(beside.parent)
-        lock = open(beside, "a") if fcntl else _exclusive(beside)
+        make_folder(beside.parent)
+        lock = open(beside, "a", opener=owner_only) if fcntl else _exclusive(beside)
     except OSError as error:
         raise InputError(f"cannot lock {path}: {error.strerror or error}") from None
     with lock:

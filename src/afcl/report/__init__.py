@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from afcl.owner_only import owner_only
 from afcl.report.page import body, page
 from afcl.report.run_folder import OwnRows, RunFolder, read_run_folder, read_so_far
 from afcl.report.run_state import RunState, state_of
@@ -46,6 +47,8 @@ def render(folder: Path | str, own: OwnRows | None = None) -> str:
 def write_report(folder: Path | str, own: OwnRows | None = None) -> Path:
     """Write ``report.html`` into a run's folder, whole or not at all.
 
+    With a site's own rows in it, the file is for its owner alone.
+
     Parameters
     ----------
     folder
@@ -58,8 +61,11 @@ def write_report(folder: Path | str, own: OwnRows | None = None) -> Path:
     Path
         The file that was written.
     """
+    text = render(folder, own)
     path = Path(folder) / REPORT
     part = path.with_name(REPORT + ".part")
-    part.write_text(render(folder, own), encoding="utf-8", newline="\n")
+    opener = None if own is None else owner_only
+    with open(part, "w", encoding="utf-8", newline="\n", opener=opener) as file:
+        file.write(text)
     os.replace(part, path)
     return path

@@ -26,13 +26,12 @@ from afcl.runtime.flights import DUPLICATE, Flight, Flights
 from afcl.runtime.journal import AGREEMENT
 from afcl.runtime.transport import Failure, Reply, Transport
 from afcl.scale import Box, Ranges, given_box, minmax_box, no_box
+from afcl.texts import plain
 
 #: Largest number that may bound a column.
 LARGEST = 1e300
 #: Names in one line before it is cut short.
 SHOWN = 8
-#: Longest reason of a refusal that is written down.
-LONGEST_REASON = 300
 
 #: "minmax", (low, high) or a mapping from column to (low, high), or None.
 Scale: TypeAlias = Any
@@ -202,7 +201,7 @@ class RollCall:
                 return
             ranges = check_ranges(decode(answer.data), extremes)
         except RejectedMessage as error:
-            reason = str(error)[:LONGEST_REASON]
+            reason = plain(str(error))
             say("rejected", client=client, contact=AGREEMENT, reason=reason)
             return
         self._ranges[client] = ranges

@@ -2,14 +2,15 @@
 """One codec for everything that crosses a wire or lands in a checkpoint.
 
 Layout: the four bytes ``AFCL``, one byte of format version, the header's length
-(u32, little endian), the header (JSON: the message as a tree, arrays as references)
-and the arrays' bytes one after the other, in the order in which the header names them:
-no two overlap, nothing lies between or behind them. Only registered payloads, tuples,
-plain scalars (finite, whole numbers of 64 bits) and arrays of four dtypes exist, and
-every field is of the type its payload declares; nothing is ever unpickled or executed.
+(u32, little endian), the header (JSON in ASCII: the message as a tree, arrays as
+references) and the arrays' bytes one after the other, in the order in which the header
+names them: no two overlap, nothing lies between or behind them. Only registered
+payloads, tuples, plain scalars (finite, whole numbers of 64 bits) and arrays of four
+dtypes exist, and every field is of the type its payload declares; nothing is ever
+unpickled or executed.
 
-Sizes are checked before anything is parsed, and no message can make the receiver hold
-much more than its own bytes.
+Sizes are checked before anything is parsed, and so is how many values there can be: no
+message can make the receiver hold more than a few times its own bytes.
 """
 
 from __future__ import annotations
@@ -48,6 +49,13 @@ HEADER_LIMIT = 1 << 25
 DEPTH_LIMIT = 32
 #: Arrays of a message; the same.
 ARRAY_LIMIT = 1 << 16
+#: Values of a header, or of other JSON in it; more are refused before it is parsed, as
+#: some take thirty times their bytes when it is. Enough for 100,000 columns.
+VALUE_LIMIT = 1 << 21
+#: Values that hold others; the same. Enough for all the arrays there may be.
+BRANCH_LIMIT = 1 << 18
+#: Rows or columns of an array without any number in it; the same.
+EMPTY_LIMIT = 1 << 31
 #: Bits of a whole number; the same.
 BITS = 64
 #: Of a message that is refused no more than this is repeated.
@@ -138,10 +146,10 @@ def decode(data: bytes, limit: int = LIMIT) -> Any:
     start = _HEAD.size + length
     if start > len(data):
         raise CodecError("message is cut short")
+    held = memoryview(data)
     try:
-        text = data[_HEAD.size : start].decode("utf-8")
-        tree = _JSON.decode(text)
-        reader = _Reader(memoryview(data)[start:])
+        tree = _JSON.decode(bounded(str(held[_HEAD.size : start], "ascii")))
+        reader = _Reader(held[start:])
         message = reader.read(tree, 0)
         reader.close()
     except CodecError:
@@ -149,6 +157,17 @@ def decode(data: bytes, limit: int = LIMIT) -> Any:
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise CodecError(f"malformed message: {_shown(str(error))}") from error
     return message
+
+
+def bounded(text: str) -> str:
+    """Return JSON that is not parsed yet, or refuse what may hold too many values.
+
+    Counted is what stands before a value, inside of texts too: never too few.
+    """
+    branches = text.count("[") + text.count("{")
+    if branches > BRANCH_LIMIT or branches + text.count(",") > VALUE_LIMIT:
+        raise CodecError("malformed message: more values than any message needs")
+    return text
 
 
 def _shown(text: str) -> str:
@@ -241,6 +260,8 @@ class _Reader:
         if not listed or any(type(n) is not int or n < 0 for n in (at, *shape)):
             raise CodecError(f"impossible array: shape {_shown(repr(shape))}")
         size = math.prod(shape) * SIZES[dtype]
+        if not size and max(shape) > EMPTY_LIMIT:
+            raise CodecError("malformed message: an empty array is not so long")
         if at + size > len(self._buffer):
             raise CodecError("an array points outside the message")
         if at != self._at or len(tree) > 3:

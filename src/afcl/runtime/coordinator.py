@@ -22,13 +22,14 @@ from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy.levels import parse_level
-from afcl.runtime.agreement import LONGEST_REASON, Agreement, AgreementStep, RollCall
+from afcl.runtime.agreement import Agreement, AgreementStep, RollCall
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights, Silence, stamped
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, LEFT, Entry, Journal
 from afcl.runtime.refusals import TOO_MANY, Refusals
 from afcl.runtime.requirements import requirements
 from afcl.runtime.transport import Failure, Reply, Transport
+from afcl.texts import plain
 from afcl.trace import SCHEMA, Trace
 
 
@@ -438,7 +439,7 @@ class Coordinator:
 
     def _refuse(self, client: ClientId, contact: int, error: RejectedMessage) -> None:
         """Write down a refusal; who earns too many in a row is not asked again."""
-        reason = str(error)[:LONGEST_REASON]
+        reason = plain(str(error))
         self._say("rejected", client=client, contact=contact, reason=reason)
         self._refusals.add(client)
         if not self._refusals.shuts_out(client):

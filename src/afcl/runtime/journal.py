@@ -3,7 +3,8 @@
 
 The methods are pure functions of their messages, so the messages *are* the state:
 replaying them gives it back bit for bit. A record cut off by a crash is dropped; a
-journal of another run is refused. See docs/decisions/0004-journal.md.
+journal of another run is refused. Only its owner can read the file: it holds what
+every site has said. See docs/decisions/0004-journal.md.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from afcl.exceptions import JournalError
+from afcl.owner_only import owner_only
 
 #: Contact number of the agreement on scales, before the hello (0).
 AGREEMENT = -1
@@ -83,7 +85,7 @@ class Journal:
         self._name = f"{LAYOUT} {fingerprint}".encode()
         self._older = fingerprint.encode()
         end = self._read() if self.path.exists() else 0
-        self._file = open(self.path, "r+b" if end else "wb")
+        self._file = open(self.path, "r+b" if end else "wb", opener=owner_only)
         self._file.truncate(end)
         self._file.seek(end)
         if not end:

@@ -25,9 +25,11 @@ from afcl import __version__
 from afcl._typing import ClientId, Ints
 from afcl.core.protocol import Clustering, Trust
 from afcl.exceptions import InputError
+from afcl.owner_only import make_folder, owner_only
 from afcl.runtime.coordinator import Finished, Tally
 from afcl.runtime.simulate import Outcome, sizes_of
 from afcl.scale import Box
+from afcl.texts import csv_cell
 
 RUN = "run.json"
 RESULT = "result.json"
@@ -40,19 +42,23 @@ LINES = 65_536
 OWN = (RUN, RESULT, TRACE, JOURNAL, LABELS, "centers.csv", "path.csv", "report.html")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    with _whole(path) as file:
+def write_text(path: Path, text: str, private: bool = False) -> None:
+    """Write a file so that it is there whole or not at all.
+
+    What is `private`, and the folders made for it, is for the owner alone.
+    """
+    with _whole(path, private) as file:
         file.write(text)
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[IO[str]]:
+def _whole(path: Path, private: bool) -> Iterator[IO[str]]:
     """Open a file beside its place; it is moved there when all went well."""
-    _make(path.parent)
+    _make(path.parent, private)
     part = path.with_name(path.name + ".part")
+    opener = owner_only if private else None
     try:
-        with open(part, "w", encoding="utf-8", newline="") as file:
+        with open(part, "w", encoding="utf-8", newline="", opener=opener) as file:
             yield file
         os.replace(part, path)
     except BaseException:
@@ -60,8 +66,10 @@ def _whole(path: Path) -> Iterator[IO[str]]:
         raise
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, private: bool) -> None:
     try:
+        if private:
+            make_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(
@@ -266,15 +274,18 @@ def write_result(
     (folder / JOURNAL).unlink(missing_ok=True)
 
 
-def write_result_file(folder: Path, result: Mapping[str, Any]) -> None:
-    """Write ``result.json``, of which NaN is no part."""
-    write_text(folder / RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
+def write_result_file(
+    folder: Path, result: Mapping[str, Any], private: bool = False
+) -> None:
+    """Write ``result.json``, of which NaN is no part; a site's is `private`."""
+    text = json.dumps(result, indent=2, allow_nan=False) + "\n"
+    write_text(folder / RESULT, text, private)
 
 
 def write_labels(path: Path, labels: Ints | Iterable[Ints]) -> None:
-    """Write a site's labels, a line for every row of its file."""
+    """Write a site's labels, a line for every row of its file, for its owner alone."""
     parts = [labels] if isinstance(labels, np.ndarray) else labels
-    with _whole(path) as file:
+    with _whole(path, private=True) as file:
         file.write("cluster\n")
         for part in parts:
             for start in range(0, part.shape[0], LINES):
@@ -289,8 +300,7 @@ def _blank(value: float | None) -> float | str:
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows([csv_cell(cell) for cell in row] for row in (header, *rows))
     return out.getvalue()
 
 

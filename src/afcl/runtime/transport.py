@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from afcl._typing import ClientId
+from afcl.texts import plain
 
 Ticket: TypeAlias = int
 
@@ -24,12 +25,19 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No answer came; `gone` means none will come again. Ticket -1: unasked."""
+    """No answer came; `gone` means none will come again. Ticket -1: unasked.
+
+    The reason may come from the other side: it is a plain line from the moment it is
+    made, whatever engine makes it.
+    """
 
     ticket: Ticket
     client: ClientId
     reason: str
     gone: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", plain(self.reason))
 
 
 class Transport(Protocol):

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
+from afcl.owner_only import UMASK, make_folder, owner_only
 from afcl.runtime.flower.keys import require_flower
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class Child:
     command
         The program and its arguments.
     log
-        Where its output goes; what was there is lost.
+        Where its output goes; what was there is lost. Like all that the process
+        writes, it is for the owner alone.
     cwd, env
         The folder and the environment it runs in.
     """
@@ -52,8 +54,8 @@ class Child:
     ) -> None:
         require_flower()
         self.log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as out:
+        make_folder(log.parent)
+        with open(log, "wb", opener=owner_only) as out:
             self._guard = subprocess.Popen(
                 [sys.executable, "-P", "-m", _MODULE, *command],
                 stdin=subprocess.PIPE,
@@ -62,6 +64,7 @@ class Child:
                 cwd=cwd,
                 env=env,
                 start_new_session=True,
+                umask=UMASK,
             )
 
     @property

@@ -8,9 +8,8 @@ from pathlib import Path
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from afcl.exceptions import AfclError
 from afcl.runtime.flower.engine import packed, unpacked
-from afcl.runtime.live.member import answer
+from afcl.runtime.live.trouble import answer_or_reason
 
 app = ClientApp()
 #: The same in Flower's simulation, for sites whose folders are numbered.
@@ -37,8 +36,4 @@ def query_simulated(message: Message, context: Context) -> Message:
 def answered(message: Message, folder: Path) -> Message:
     """Return the answer of the site in a folder, or its one line why not."""
     request, _ = unpacked(message.content)
-    try:
-        content = packed(answer(folder, request))
-    except AfclError as error:
-        content = packed(b"", str(error))
-    return Message(content, reply_to=message)
+    return Message(packed(*answer_or_reason(folder, request)), reply_to=message)

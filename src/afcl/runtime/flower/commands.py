@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from afcl.exceptions import InputError
+from afcl.owner_only import write_whole
 from afcl.runtime.flower.environment import scripts, without_proxy
 from afcl.runtime.flower.network import at, split_address, unreachable
 from afcl.runtime.live.engine import Tls
@@ -127,9 +127,7 @@ def _flwr(
 
 def save(path: Path, text: str) -> None:
     """Write a file so that no other process ever reads half of it."""
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+    write_whole(path, text.encode())
 
 
 def toml(values: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from afcl.exceptions import InputError
+from afcl.owner_only import make_folder
 from afcl.runtime.flower.keys import require_flower
 from afcl.runtime.flower.network import LOOPBACK
 
@@ -26,7 +27,7 @@ def environment(home: Path) -> dict[str, str]:
     The engine starts its parts by name: they are found beside the running Python.
     """
     require_flower()
-    home.mkdir(parents=True, exist_ok=True)
+    make_folder(home)
     ours = {
         # A proxy that all may claim to be would let strangers pass for local.
         name: value

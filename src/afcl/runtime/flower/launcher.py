@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from afcl.exceptions import InputError
+from afcl.owner_only import make_folder
 from afcl.runtime.flower import commands
 from afcl.runtime.flower.certificates import make_server_certificates
 from afcl.runtime.flower.child import Child
@@ -156,7 +157,7 @@ def start_supernode(
         if path is not None and not path.is_file():
             raise InputError(f"{path} is not there: give the path of the file")
     folder = folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     settings = folder / "node.toml"
     commands.save(settings, commands.toml(node_config))
     command = [str(scripts() / "flower-supernode"), "--superlink", address]

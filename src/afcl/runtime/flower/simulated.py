@@ -64,7 +64,6 @@ def lay_out(sites: Path, members: Sequence[Membership]) -> None:
     """Make a folder for every site, named by its number, as ``afcl join`` would."""
     for number, member in enumerate(members):
         folder = sites / str(number)
-        folder.mkdir(parents=True)
         keep_membership(folder, member)
 
 

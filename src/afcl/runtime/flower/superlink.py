@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from afcl.exceptions import InputError
+from afcl.owner_only import make_folder
 from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import without_proxy
 from afcl.runtime.flower.logs import last_words
@@ -43,7 +44,7 @@ def start_superlink(
     """
     require_free(host, port)
     folder = folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     arguments = ["--host", host, "--port", str(port)]
     arguments += ["--database", str(folder / "engine.db")]
     arguments += ["--disable-runtime-dependency-installation"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +51,9 @@ class Admission:
         Nothing begins before so many sites fit.
     journal
         Remembers who was let in.
+    patience
+        Seconds for which anybody is waited for; a site that has not announced itself by
+        then is not counted on any more, but still let in when it does.
     linger
         Seconds for which the run stays open for late joiners after it could end.
     pause
@@ -89,8 +92,10 @@ class Admission:
         self._agreement: SiteAgreement | None = None
         #: Addresses that were turned away, and why, for as long as they stay.
         self._refused: dict[int, str] = {}
-        #: Requests to announce itself, by ticket: the address that was asked.
-        self._asked: dict[Ticket, int] = {}
+        #: Requests to announce itself, by ticket: the address that was asked, and when.
+        self._asked: dict[Ticket, tuple[int, float]] = {}
+        #: Addresses that were asked and are not waited for.
+        self._given_up: set[int] = set()
         #: What they were asked to sign.
         self._challenges: dict[int, str] = {}
         #: The coordinator's requests that are under way, and those answered.
@@ -111,16 +116,41 @@ class Admission:
     # -------------------------------------------------------------- the agreement
 
     def agree(self, say: Say) -> SiteAgreement:
-        """Wait until enough sites fit together, and settle what they work with."""
+        """Wait until enough sites fit together, and settle what they work with.
+
+        Too few are waited for without end. Once they are enough, those who were asked
+        and have not answered are waited for as long as the patience lasts, and no
+        longer, however many of them there come.
+        """
         self._say = say
+        enough: float | None = None
         while True:
             self._look()
             waiting = [a for a in self.roster.announced if a in self._here]
-            if len(waiting) >= self.min_clients and not self._asked:
-                agreement = self._settle(waiting)
+            if len(waiting) < self.min_clients:
+                enough = None
+            else:
+                enough = self._clock() if enough is None else enough
+                late = self._awaited()
+                if late and self._clock() - enough >= self.patience:
+                    self._give_up(late)
+                    late = []
+                agreement = None if late else self._settle(waiting)
                 if agreement is not None:
                     return agreement
             self._sleep(self.pause)
+
+    def _awaited(self) -> list[int]:
+        """Return who was asked to announce itself, and may yet do so."""
+        asked = (address for address, _ in self._asked.values())
+        return [address for address in asked if address not in self._given_up]
+
+    def _give_up(self, addresses: Iterable[int]) -> None:
+        """Wait for these no more; who answers after all is let in then."""
+        for address in addresses:
+            self._given_up.add(address)
+            text = f"node {address} does not say who it is: it is not waited for"
+            self._say("note", text=text)
 
     def _settle(self, waiting: list[int]) -> SiteAgreement | None:
         """Let in who fits together; None while they are too few."""
@@ -190,19 +220,32 @@ class Admission:
         self._refused = {a: why for a, why in self._refused.items() if a in now}
         for answer in self.engine.poll():
             self._sort(answer)
-        known = self.roster.announced.keys() | self._refused.keys()
-        for address in sorted(now - known - set(self._asked.values())):
+        self._ask_who_is_new()
+
+    def _ask_who_is_new(self) -> None:
+        """Ask who is new, and forget who is gone: it is asked again when it is back."""
+        here = {t: asked for t, asked in self._asked.items() if asked[0] in self._here}
+        self._asked = here
+        asked = {address for address, _ in here.values()}
+        self._given_up &= asked
+        ago = self._clock() - self.patience
+        late = [address for address, since in here.values() if since <= ago]
+        self._give_up(address for address in late if address not in self._given_up)
+        known = self.roster.announced.keys() | self._refused.keys() | asked
+        for address in sorted(self._here - known):
             request, challenge = self.request, secrets.token_hex(16)
             about = (request.extremes, request.group, challenge)
             ask = encode(AskAnnouncement(self.run, *about))
             self._challenges[address] = challenge
-            self._asked[self.engine.send(address, ask)] = address
+            self._asked[self.engine.send(address, ask)] = (address, self._clock())
 
     def _sort(self, answer: Reply | Failure) -> None:
         """Hear an announcement, or hand an answer on to the coordinator."""
         ticket = answer.ticket
         if ticket in self._asked:
-            self._hear_announcement(self._asked.pop(ticket), answer)
+            address, _ = self._asked.pop(ticket)
+            self._given_up.discard(address)
+            self._hear_announcement(address, answer)
         elif ticket in self._flights:
             client = self._flights.pop(ticket)
             self._delivered[ticket] = client
@@ -329,7 +372,7 @@ class Admission:
 
     def expecting(self) -> bool:
         """Whether somebody waits to be let in, or the run is kept open for them."""
-        if self._asked or set(self.members()) - self._greeted:
+        if self._awaited() or set(self.members()) - self._greeted:
             return True
         return self._clock() - self._idle_since < self.linger
 

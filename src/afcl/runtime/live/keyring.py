@@ -71,7 +71,7 @@ def acquainted(member: Membership, home: Path, terms: Terms, task: Task) -> Memb
         _compare_met(found, home / MEMBERS, own)
     mark = fingerprint(found.items())
     met = member.met if mark in member.met else (*member.met, mark)
-    return replace(member, met=met, reason="")
+    return replace(member, met=met)
 
 
 def _proven(name: str, own: str, terms: Terms, task: Task) -> dict[str, str]:

@@ -9,7 +9,6 @@ in its folder: `site.json` (what it was given when it joined, and how far it is)
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -33,6 +32,7 @@ from afcl.data.sites import SiteTable
 from afcl.data.tables import Table
 from afcl.exceptions import AfclError, RejectedMessage
 from afcl.methods import get_method
+from afcl.owner_only import write_whole
 from afcl.privacy.files import alone, kept_secret
 from afcl.privacy.identity import announcement, identity_of, private_key, sign
 from afcl.privacy.ledger import DataSet, Ledger
@@ -40,6 +40,7 @@ from afcl.privacy.levels import PLAIN, parse_level
 from afcl.runtime.agreement import quoted
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.announcement import Announcement, announce, plain_units
+from afcl.runtime.live.facts import read_facts
 from afcl.runtime.live.keyring import acquainted, task_of, with_proof
 from afcl.runtime.live.membership import (
     DONE,
@@ -97,7 +98,7 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
             folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
         )
         return encode(Noted(run))
-    pinned = _among_members(folder, _pinned(member, asked, request), asked)
+    pinned = _among_members(_pinned(member, asked, request), asked)
     source = member.open(_whole(asked)).tables[0]
     found = source.fingerprint()
     if member.fingerprint not in ("", found):
@@ -252,17 +253,12 @@ def _in_cohort(member: Membership, asked: AskStep) -> Membership:
     return replace(member, summed=summed)
 
 
-def _among_members(folder: Path, member: Membership, asked: Any) -> Membership:
-    """Return the site that knows whom it is summed with; it is told if it refuses."""
+def _among_members(member: Membership, asked: Any) -> Membership:
+    """Return the site that knows whom it is summed with."""
     task = task_of(asked)
     if task is None:
         return member
-    try:
-        return acquainted(member, _home(member), asked.terms, task)
-    except AfclError as error:
-        before = open_membership(folder)
-        keep_membership(folder, replace(before, reason=str(error)))
-        raise
+    return acquainted(member, _home(member), asked.terms, task)
 
 
 def _home(member: Membership) -> Path:
@@ -340,9 +336,7 @@ def _work(folder: Path, site: Site, request: bytes) -> bytes:
         site.memory = decode(kept.read_bytes())
     reply = site.answer(request)
     if site.memory is not None:
-        part = kept.with_name(kept.name + ".part")
-        part.write_bytes(encode(site.memory))
-        part.replace(kept)
+        write_whole(kept, encode(site.memory))
     return reply
 
 
@@ -370,12 +364,12 @@ def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) 
     else:
         parts = counted(site.agreed(asked.terms).map(label))
         write_labels(folder / LABELED, source.in_input_order(parts))
-    result: dict[str, Any] = json.loads(asked.facts)
+    result = read_facts(asked.facts, asked.terms.columns)
     result["site"] = {
         "name": member.name,
         "rows": int(sizes.sum()),
         "sizes": [int(size) for size in sizes],
         "members": list(member.met),
     }
-    write_result_file(folder, result)
+    write_result_file(folder, result, private=True)
     keep_membership(folder, replace(member, state=DONE))

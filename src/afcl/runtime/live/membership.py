@@ -187,4 +187,4 @@ def open_membership(folder: Path) -> Membership:
 
 def keep_membership(folder: Path, membership: Membership) -> None:
     """Write how far the site is, whole or not at all."""
-    write_text(folder / SITE, json.dumps(asdict(membership), indent=2) + "\n")
+    write_text(folder / SITE, json.dumps(asdict(membership), indent=2) + "\n", True)

@@ -86,7 +86,7 @@ class RunPlan:
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
-        write_text(folder / PLAN, json.dumps(asdict(self), indent=2) + "\n")
+        write_text(folder / PLAN, json.dumps(asdict(self), indent=2) + "\n", True)
 
     @classmethod
     def read(cls, folder: Path) -> RunPlan:
@@ -168,7 +168,7 @@ class _Recorder:
         path = folder / TRACE
         before = read_trace(path).events if path.is_file() else []
         text = "".join(to_line(event) + "\n" for event in before)
-        write_text(path, text)  # without a line that was cut off
+        write_text(path, text, private=True)  # without a line that was cut off
         self._file = path.open("a", encoding="utf-8")
         self.trace = Trace(self._write)
         self.trace.events = list(before)

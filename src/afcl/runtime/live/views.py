@@ -78,7 +78,7 @@ class Views:
             except BaseException as error:
                 path.unlink()
                 if isinstance(error, Overdrawn):
-                    raise RejectedMessage(f"{self.site}: {error}") from error
+                    raise RejectedMessage(f"{self.site}: {error}") from None
                 raise
             return made
 
@@ -89,7 +89,7 @@ class Views:
             try:
                 self.ledger.charge(self.data, purpose, run=self.run)
             except Overdrawn as error:
-                raise RejectedMessage(f"{self.site}: {error}") from error
+                raise RejectedMessage(f"{self.site}: {error}") from None
 
     def _put(self, path: Path, content: bytes) -> None:
         try:
