@@ -9,6 +9,7 @@ import numpy as np
 
 from afcl.core.messages import Cells
 from afcl.core.protocol import Requirements
+from afcl.core.rounding import coarse_cells, squared_steps
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
 from afcl.privacy.grouping import group_rows, grouped_cells
@@ -37,6 +38,7 @@ class Grouped(Protection):
         return Requirements(group=self.level.group)
 
     def view(self, X: Any, rng: np.random.Generator) -> Cells:
-        """Return the groups' counts, means and scatters."""
+        """Return the groups' counts, means and scatters, coarse where a column has few values."""
         rows = as_rows(X).table()
-        return grouped_cells(rows, group_rows(rows, self.level.group))
+        cells = grouped_cells(rows, group_rows(rows, self.level.group))
+        return coarse_cells(cells, squared_steps(rows))

@@ -14,6 +14,7 @@ from afcl._typing import Floats, Ints
 from afcl.core.checks import LARGEST
 from afcl.core.messages import Broadcast, Hello, Update
 from afcl.core.protocol import AnyMethod, client_rng, secret_rng, simulated_secret
+from afcl.core.rounding import coarse, squared_steps
 from afcl.core.rows import Rows, Source, TableRows
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import AfclError, InputError, RejectedMessage
@@ -195,7 +196,8 @@ def shown_rows(rows: Floats, group: int) -> Floats:
     labels = group_rows(rows, group)
     size = np.bincount(labels)[:, None]
     means = _per_group(rows, labels) / size
-    around = np.sqrt(_per_group((rows - means[labels]) ** 2, labels) / size)
+    squares = _per_group((rows - means[labels]) ** 2, labels) / size
+    around = np.sqrt(coarse(squares, squared_steps(rows)))
     return np.concatenate([means - around, means, means + around])
 
 
