@@ -30,6 +30,10 @@ MOST_STEPS = 1000
 DECIMALS = 4
 #: Cells of more rows have too many tables that fit.
 MOST_ROWS = 12
+#: Messages of a site that are attacked, the first ones.
+MOST_MESSAGES = 4
+#: Columns of a table that is attacked, at most.
+MOST_COLUMNS = 4
 #: Ways to fill a cell's column that are gone through before the attack gives up.
 MOST_WAYS = 5_000
 #: Sums of several columns that are compared with a scatter, at most.
@@ -39,6 +43,8 @@ Way: TypeAlias = tuple[float, tuple[int, ...]]
 #: All of them; None: too many.
 Ways: TypeAlias = list[Way] | None
 
+#: Where more of a site's radii are no multiples of a unit, they are not rounded.
+MOSTLY = 0.5
 #: What rounding of floating-point numbers may do, relative to a scatter.
 SLACK = 1e-9
 
@@ -104,7 +110,11 @@ def enumerate_cells(
     to its root; see :mod:`afcl.core.rounding`.
     """
     cells = release.cells
-    if release.step or not np.all(lattice.units > 0):
+    if (
+        release.step
+        or not np.all(lattice.units > 0)
+        or lattice.units.size > MOST_COLUMNS
+    ):
         return
     weights = lattice.steps() ** 2
     for number in np.flatnonzero(cells.counts <= MOST_ROWS).tolist():
@@ -200,9 +210,7 @@ def _ways(total: int, size: int, most: float) -> Ways:
     return found
 
 
-def _fill(
-    total: int, size: int, most: float, low: float, high: float
-) -> Iterator[Way]:
+def _fill(total: int, size: int, most: float, low: float, high: float) -> Iterator[Way]:
     """Yield all tables of whole numbers with this sum and no larger scatter."""
     mean, budget = total / size, most + SLACK
     stack: list[tuple[tuple[int, ...], int, float]] = [((), total, 0.0)]
@@ -259,10 +267,7 @@ class Enumeration:
 
 
 def enumerated(
-    releases: Sequence[Released],
-    tables: Sequence[Floats],
-    box: Box,
-    rounds: bool,
+    releases: Sequence[Released], tables: Sequence[Floats], box: Box
 ) -> Enumeration:
     """Attack every site's messages one by one; the best message of a site counts.
 
@@ -274,8 +279,6 @@ def enumerated(
         Rows of every site, in the units of the data.
     box : Box
         The agreed map.
-    rounds : bool
-        Whether the level rounds scatters.
     """
     units = measured_in(np.concatenate(tables))
     lattice = Lattice(units, box)
@@ -285,17 +288,27 @@ def enumerated(
             Counter(np.rint(column / (unit or 1.0)).astype(int).tolist())
             for column, unit in zip(rows.T, units, strict=True)
         ]
-        unit = float(squared_steps(box.scale(rows)).max()) if rounds else 0.0
-        own = [each for each in releases if each.clients == (client,)]
+        own = [each for each in releases if each.clients == (client,)][:MOST_MESSAGES]
+        unit = _unit_of(own[0].cells, box.scale(rows)) if own else 0.0
         found = [_counted(enumerate_cells(each, lattice, unit), held) for each in own]
         totals += max(found, default=(0, 0))
     n = sum(table.size for table in tables)
     return Enumeration(float(totals[0]) / n, float(totals[1]) / n)
 
 
-def _counted(
-    cells: Iterator[Known], held: Sequence[Counter[int]]
-) -> tuple[int, int]:
+def _unit_of(cells: Cells, rows: Floats) -> float:
+    """Return what a site's radii are rounded to, 0 if they are not.
+
+    The rule is public and the smallest gap of a column mostly its step. Radii that are
+    not rounded are no multiples of a power of two; sums of rounded ones need not be.
+    """
+    unit = float(squared_steps(rows).max())
+    multiples = cells.scatters / cells.counts / unit if unit else cells.scatters
+    exact = np.abs(multiples - np.rint(multiples)) > SLACK
+    return 0.0 if exact.mean() > MOSTLY else unit
+
+
+def _counted(cells: Iterator[Known], held: Sequence[Counter[int]]) -> tuple[int, int]:
     """Return how many values were found: of few rows of the site, and of more."""
     few, more = 0, 0
     for known in cells:

@@ -38,7 +38,7 @@ class Grouped(Protection):
         return Requirements(group=self.level.group)
 
     def view(self, X: Any, rng: np.random.Generator) -> Cells:
-        """Return the groups' counts, means and scatters, coarse where a column has few values."""
+        """Return the groups' cells, coarse where a column has few values."""
         rows = as_rows(X).table()
         cells = grouped_cells(rows, group_rows(rows, self.level.group))
         return coarse_cells(cells, squared_steps(rows))

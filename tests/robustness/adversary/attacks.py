@@ -7,7 +7,7 @@ to know: rows, or values of a column. Refused requests are simply lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -17,13 +17,13 @@ from tests.robustness.adversary.victims import Victim, bounds_of, names_of, term
 from afcl._typing import Floats, Ints
 from afcl.core.cells import union
 from afcl.core.cohort_answers import numbers_for
-from afcl.core.messages import Addressed, Cells, Hello, Level, Plan, Summary
-from afcl.core.refine import cells_from, coarse
+from afcl.core.messages import Addressed, Cells, Level, Plan
+from afcl.core.refine import coarse
 from afcl.core.tasks import COUNT, SUM, Question, Task
 from afcl.core.terms import AskHello, AskStep
 from afcl.privacy.attacks import Exchange, Released, releases
-from afcl.privacy.attacks_sums import difference, difference_unions
-from afcl.privacy.masks import public_key
+from afcl.privacy.attacks_sums import difference, difference_coarse
+from afcl.privacy.masks import digest, mask, public_key
 from afcl.scale import Box
 
 #: Wider than any table: rows in a box of this span all lie in its corner.
@@ -32,7 +32,9 @@ ENDLESS = 1e30
 # ------------------------------------------------------------------ dp
 
 
-def bisect_column(victim: Victim, rows_like: Floats, column: int, step: float) -> Floats:
+def bisect_column(
+    victim: Victim, rows_like: Floats, column: int, step: float
+) -> Floats:
     """Find every value of a column by moving a box that is narrower than its grid.
 
     All rows are clipped to one of its ends. Where two boxes get the same bytes, no row
@@ -94,9 +96,7 @@ def regroup(victim: Victim, rows: Floats, most: int) -> Floats:
     for weights, m in _groupings(len(names), most):
         columns = tuple(np.repeat(names, weights).tolist())
         wider = np.sqrt(np.repeat(weights, weights))
-        asked = Box(
-            np.repeat(box.low, weights), np.repeat(box.span, weights) * wider
-        )
+        asked = Box(np.repeat(box.low, weights), np.repeat(box.span, weights) * wider)
         terms = terms_for(rows, f"grouped({m})", box=asked, columns=columns)
         reply = victim.ask(AskHello(terms))
         if reply is not None:
@@ -115,11 +115,10 @@ def _groupings(columns: int, most: int) -> Iterator[tuple[tuple[int, ...], int]]
         yield each
 
 
-def compare_runs(heard: Sequence[Exchange], box: Box) -> Floats:
-    """Subtract what the same site said in several runs."""
-    said = releases(heard)
-    found = [difference(said).points, difference_unions(said).points]
-    return box.unscale(np.concatenate(found))
+def compare_runs(heard: Sequence[Exchange], box: Box) -> list[Floats]:
+    """Subtract what the same site said in several runs; one list of rows a guess."""
+    found = difference_coarse(releases(heard))
+    return [box.unscale(each.points) for each in found if len(each)]
 
 
 # ------------------------------------------------------------------ secure
@@ -178,7 +177,8 @@ def _alone(question: Question, numbers: Ints) -> Floats:
     sums = (numbers * question.units).reshape(question.partitions[-1].n_groups, -1)
     d = question.n_features
     alone = sums[:, 0] == 1
-    return question.partitions[-1].origins[alone] + sums[alone, 1 : 1 + d]
+    rows: Floats = question.partitions[-1].origins[alone] + sums[alone, 1 : 1 + d]
+    return rows
 
 
 def puppet(victims: Sequence[Victim], tables: Sequence[Floats], box: Box) -> Floats:
@@ -191,8 +191,9 @@ def puppet(victims: Sequence[Victim], tables: Sequence[Floats], box: Box) -> Flo
     agreed = [
         terms_for(table, "secure+summary", box=box, n_rows=n_rows) for table in tables
     ]
-    hellos = [v.ask(AskHello(t)) for v, t in zip(victims, agreed, strict=True)]
-    if any(hello is None for hello in hellos):
+    both = list(zip(victims, agreed, strict=True))
+    hellos = _all(victim.ask(AskHello(terms)) for victim, terms in both)
+    if not hellos:
         return np.empty((0, d))
     keys = [*(hello.payload.key for hello in hellos), *invented_keys(1)]
     shown = [hello.payload.cells for hello in hellos]
@@ -201,16 +202,22 @@ def puppet(victims: Sequence[Victim], tables: Sequence[Floats], box: Box) -> Flo
     total = np.zeros(question.width, dtype=np.uint64)
     for kind in (COUNT, SUM):
         asked = Question(kind, question.partitions)
-        parts = [
+        parts = _all(
             victim.ask(AskStep(terms, 1, 1, task_for(keys, place, asked)))
-            for place, (victim, terms) in enumerate(zip(victims, agreed, strict=True))
-        ]
-        if any(part is None for part in parts):
+            for place, (victim, terms) in enumerate(both)
+        )
+        if not parts:
             return np.empty((0, d))
     for part in parts:
         total += part.payload.values.view(np.uint64)
     total += _puppet_masks(keys, question)
     return box.unscale(_alone(question, total.view(np.int64)))
+
+
+def _all(answers: Iterable[Any]) -> list[Any]:
+    """Return everybody's answer, nothing if somebody refuses."""
+    every = list(answers)
+    return [] if any(each is None for each in every) else every
 
 
 def _likely(shown: Sequence[Cells], n: int, rng: np.random.Generator) -> Floats:
@@ -219,13 +226,12 @@ def _likely(shown: Sequence[Cells], n: int, rng: np.random.Generator) -> Floats:
     picks = rng.choice(len(cells), n, p=cells.counts / cells.counts.sum())
     d = cells.means.shape[1]
     width = np.sqrt(cells.scatters / cells.counts / d)[picks, None]
-    return cells.means[picks] + width * rng.standard_normal((n, d))
+    drawn: Floats = cells.means[picks] + width * rng.standard_normal((n, d))
+    return drawn
 
 
 def _puppet_masks(keys: Sequence[str], question: Question) -> Any:
     """Return the masks of the last member, whose secret the coordinator knows."""
-    from afcl.privacy.masks import digest, mask
-
     place = len(keys) - 1
     name = digest(task_for(keys, place, question).own)
     return mask(bytes([1]) * 32, place, keys, name, question.width).view(np.uint64)
@@ -257,12 +263,14 @@ def many_levels(victim: Victim, rows: Floats, levels: int, steps: int = 1) -> Fl
         reply = victim.ask(request)
         if reply is not None:
             heard.append(Exchange(0, request, reply))
-    return compare_runs(heard, box) if heard else np.empty((0, d))
+    found = compare_runs(heard, box)
+    return np.concatenate([np.empty((0, d)), *found])
 
 
 def _directions(rng: np.random.Generator, d: int, n: int) -> Floats:
     drawn = rng.standard_normal((n, d))
-    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    units: Floats = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return units
 
 
 def _plane(direction: Floats, at: float) -> Level:

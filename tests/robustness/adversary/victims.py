@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from afcl._typing import Floats
+from afcl._typing import Bools, Floats
 from afcl.core.protocol import AnyMethod
 from afcl.core.terms import AskAnnouncement, AskRanges, Terms
 from afcl.exceptions import RejectedMessage
@@ -39,7 +39,8 @@ def iris_like(seed: int, n: int = ROWS) -> Floats:
     rng = np.random.default_rng(seed)
     kinds = np.array([[5.0, 3.4, 1.5, 0.2], [5.9, 2.8, 4.3, 1.3], [6.6, 3.0, 5.6, 2.0]])
     drawn = rng.normal(kinds[rng.integers(0, 3, n)], (0.5, 0.35, 0.4, 0.2))
-    return np.round(np.maximum(drawn, 0.1), 1)
+    rounded: Floats = np.round(np.maximum(drawn, 0.1), decimals=1).astype(np.float64)
+    return rounded
 
 
 def seeds_like(seed: int, n: int = ROWS) -> Floats:
@@ -169,12 +170,22 @@ def terms_for(
 
 
 def share_recovered(points: Floats, rows: Floats, digits: int = 6) -> float:
-    """Return the share of rows that some point names, to so many decimals of the box."""
+    """Return the share of rows that some point names, to decimals of their box."""
+    return float(_meet(points, rows, digits).any(axis=0).mean())
+
+
+def share_right(points: Floats, rows: Floats, digits: int = 6) -> float:
+    """Return the share of points that are rows."""
+    return float(_meet(points, rows, digits).any(axis=1).mean())
+
+
+def _meet(points: Floats, rows: Floats, digits: int) -> Bools:
+    """Return which points name which rows."""
     box = bounds_of(rows)
-    near = 10.0**-digits
-    named = np.reshape(points, (-1, rows.shape[1]))
-    gaps = np.abs(box.scale(rows)[:, None, :] - box.scale(named)[None, :, :])
-    return float((gaps.max(axis=2) <= near).any(axis=1).mean()) if len(named) else 0.0
+    named = box.scale(np.reshape(points, (-1, rows.shape[1])))
+    gaps = np.abs(named[:, None, :] - box.scale(rows)[None, :, :])
+    near: Bools = gaps.max(axis=2) <= 10.0**-digits
+    return near
 
 
 def honest_run(
