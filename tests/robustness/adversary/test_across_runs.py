@@ -81,7 +81,9 @@ def test_ten_runs_with_other_seeds(tmp_path, seed, table):
     site that allows one run tells no more in ten.
     """
     tables = [table(seed + 10 * client) for client in range(SITES)]
-    box, heard, first = bounds_of(np.concatenate(tables)), [], []
+    box = bounds_of(np.concatenate(tables))
+    heard: list[Exchange] = []
+    first: list[Exchange] = []
     for run in range(RUNS):
         victims: list[Victim] = [
             joined(tmp_path / f"site {client}" / f"out {run}", rows, runs=1)
