@@ -7,7 +7,10 @@ are four), so that no test passes by the luck of a seed.
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -32,3 +35,22 @@ def seed(request: pytest.FixtureRequest) -> int:
     """Return the seed of a random test; see the module's docstring."""
     value: int = request.param
     return value
+
+
+@pytest.fixture(scope="session", autouse=True)
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the folder of the homes of all sites that tests start."""
+    folder = tmp_path_factory.mktemp("homes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AFCL_HOME", str(folder / "shared"))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def home(
+    homes: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Give every test a home of its own, where sites keep what they have said."""
+    folder = homes / hashlib.sha256(request.node.nodeid.encode()).hexdigest()
+    monkeypatch.setenv("AFCL_HOME", str(folder))
+    return folder

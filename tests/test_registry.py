@@ -12,6 +12,7 @@ import pytest
 from afcl import AFCL
 from afcl.cli import main
 from afcl.core import indices
+from afcl.core.protocol import keep_nothing
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
 from afcl.privacy import Level, parse_level
@@ -98,7 +99,7 @@ class Rounded(Protection):
             raise InputError(f"privacy {text!r}: say how many digits, as in rounded(2)")
         return Level(family, detail=inside)
 
-    def view(self, X, rng):
+    def view(self, X, rng, keep=keep_nothing):
         rounded = np.round(as_rows(X).table(), int(self.level.detail))
         self.seen.append(rounded)
         return rounded

@@ -13,18 +13,17 @@ import afcl.privacy
 from afcl.audit import audit, default_levels
 from afcl.audit.findings import measure_attacks
 from afcl.audit.promises import uniform
-from afcl.audit.wire import tapped
+from afcl.audit.wire import TappedSite, tapped
 from afcl.core import client as clients_of_core
 from afcl.core.cells import cells_of
 from afcl.core.messages import Update
 from afcl.core.params import DefaultParams
 from afcl.core.rows import as_rows
-from afcl.core.tasks import COUNT, SCORE, SUM
+from afcl.core.tasks import COUNT, PRESENCE, SCORE, SUM
 from afcl.core.terms import AskStep
 from afcl.exceptions import InputError
-from afcl.privacy import grouped, masks, synopsis
+from afcl.privacy import dp, grouped, masks, synopsis
 from afcl.privacy.attacks import Released
-from afcl.privacy.dp import ReleasedOnce
 from afcl.privacy.grouped import Grouped
 from afcl.privacy.grouping import group_rows
 from afcl.privacy.secure import Secure
@@ -163,6 +162,12 @@ def test_groups_that_are_none_are_caught(seed, monkeypatch):
     assert "of the rows were recovered" in found.reasons[0]
 
 
+def kept_nowhere(site, what, make, cost=0.0):
+    """Make everything anew, every time."""
+    site.charged[what] = cost
+    return make()
+
+
 def test_groups_formed_anew_are_caught(seed, monkeypatch):
     """Groups are drawn a little differently at every contact: rows change groups."""
     rng = np.random.default_rng(seed)
@@ -178,6 +183,7 @@ def test_groups_formed_anew_are_caught(seed, monkeypatch):
 
     monkeypatch.setattr(grouped, "group_rows", regrouped)
     monkeypatch.setattr(Site, "_working", forgetful)
+    monkeypatch.setattr(TappedSite, "_once", kept_nowhere)
     found = only("grouped(5)", seed)
     assert found.broken
     assert any("formed anew" in reason for reason in found.reasons)
@@ -221,7 +227,7 @@ def test_encryption_keeps_its_promise_and_is_caught_if_it_is_none(seed, monkeypa
 
 
 def test_answers_in_the_clear_are_caught(seed, monkeypatch):
-    def in_the_clear(self, payload, view, memory):
+    def in_the_clear(self, payload, view, memory, keep):
         rows = as_rows(view.rows).table()
         return Update(cells_of(rows, np.zeros(len(rows), dtype=np.int64), 1)), memory
 
@@ -251,15 +257,16 @@ def test_noise_that_is_drawn_again_is_caught(seed, monkeypatch):
         return keep(self, *arguments)
 
     monkeypatch.setattr(Site, "_working", forgetful)
+    monkeypatch.setattr(TappedSite, "_once", kept_nowhere)
     found = only("dp(8)", seed, scale=BOUNDS, canary_trials=4)
     assert any("new noise" in reason for reason in found.reasons)
 
 
 def test_what_is_not_accounted_for_is_caught(seed, monkeypatch):
-    monkeypatch.setattr(ReleasedOnce, "spends", lambda self, contact: 0.0)
+    monkeypatch.setattr(dp, "mu_of", lambda epsilon, delta: 0.0)
     found = only("dp(8)", seed, scale=BOUNDS, canary_trials=4)
     assert any("nothing into its account" in reason for reason in found.reasons)
-    monkeypatch.setattr(ReleasedOnce, "spends", lambda self, contact: 3.0)
+    monkeypatch.setattr(dp, "mu_of", lambda epsilon, delta: 3.0)
     found = only("dp(8)", seed, scale=BOUNDS, canary_trials=4)
     assert any("spent an epsilon" in reason for reason in found.reasons)
 
@@ -281,7 +288,7 @@ def test_a_curious_server_asks_everybody_every_round():
     assert [len(site.wire) for site in run.sites] == [9, 9, 9]
 
 
-def test_a_client_at_secure_answers_five_questions_and_no_more():
+def test_a_client_at_secure_answers_seven_questions_and_no_more():
     run = tapped(
         "secure",
         tables(0),
@@ -298,7 +305,8 @@ def test_a_client_at_secure_answers_five_questions_and_no_more():
             if one.client == client and isinstance(one.request, AskStep)
         ]
         shapes = [(each.kind, len(each.partitions)) for each in asked]
-        assert shapes == [(COUNT, 1), (SUM, 1), (COUNT, 2), (SUM, 2), (SCORE, 0)]
+        kinds = (COUNT, PRESENCE, SUM)
+        assert shapes == [(k, n) for n in (1, 2) for k in kinds] + [(SCORE, 0)]
 
 
 def mixed(seed, d, sites=5, rows=40):

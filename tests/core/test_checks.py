@@ -21,7 +21,7 @@ from afcl.core.protocol import client_rng
 from afcl.core.rebuild import KEPT, prepare
 from afcl.core.server import absorb_hello, absorb_update, broadcast
 from afcl.core.state import ServerState
-from afcl.core.tasks import COUNT, KEY, SCORE, SUM, Question, SeedPartition
+from afcl.core.tasks import COUNT, KEY, PRESENCE, SCORE, SUM, Question, SeedPartition
 from afcl.exceptions import RejectedMessage
 
 LOOSE = DefaultParams(min_cell=1)
@@ -400,9 +400,29 @@ JUDGED = Level(np.array([[0.1], [0.9]]), np.ones(2), np.full(2, 5.0), 0)
 
 def test_honest_questions_are_not_refused():
     for kind in (COUNT, SUM):
-        check_question(Question(kind, (OUTER,)), 1)
-        check_question(Question(kind, (OUTER, INNER)), 1)
-    check_question(Question(SCORE, levels=(JUDGED, JUDGED)), 1)
+        check_question(Question(kind, (OUTER,)), 1, DefaultParams())
+        check_question(Question(kind, (OUTER, INNER)), 1, DefaultParams())
+    check_question(Question(SCORE, levels=(JUDGED, JUDGED)), 1, DefaultParams())
+
+
+def test_groups_are_opened_one_by_one_where_they_are_summed():
+    nested = (OUTER, INNER)
+    bits = np.array([1, 0, 1])
+    check_question(Question(SUM, nested, opened=bits), 1, DefaultParams())
+    for kind in (COUNT, PRESENCE):
+        check_question(Question(kind, nested), 1, DefaultParams())
+        with pytest.raises(RejectedMessage, match="opened where they are summed"):
+            check_question(Question(kind, nested, opened=bits), 1, DefaultParams())
+    odd: Any
+    for odd in (bits[:2], bits.astype(float), bits + 1, -bits, bits[None], [1, 0, 1]):
+        with pytest.raises(RejectedMessage, match="whether it is opened"):
+            check_question(Question(SUM, nested, opened=odd), 1, DefaultParams())
+
+
+def test_no_more_parts_than_memory_can_bear():
+    many = divided(np.linspace(0, 1, 20_001), [0] * 20_001, range(20_001))
+    with pytest.raises(RejectedMessage, match="at most 20000"):
+        check_question(Question(COUNT, (many,)), 1, DefaultParams())
 
 
 @pytest.mark.parametrize(
@@ -425,7 +445,7 @@ def test_honest_questions_are_not_refused():
 )
 def test_questions_of_the_wrong_form_are_refused(question, reason):
     with pytest.raises(RejectedMessage, match=reason):
-        check_question(question, 1)
+        check_question(question, 1, DefaultParams())
 
 
 @pytest.mark.parametrize(
@@ -449,9 +469,9 @@ def test_questions_of_the_wrong_form_are_refused(question, reason):
 def test_seeds_without_parents_groups_or_columns_are_refused(change):
     odd = replace(OUTER, **change)
     with pytest.raises(RejectedMessage, match="every seed needs a parent and a group"):
-        check_question(Question(COUNT, (odd,)), 1)
+        check_question(Question(COUNT, (odd,)), 1, DefaultParams())
     with pytest.raises(RejectedMessage, match="every seed needs a parent and a group"):
-        check_question(Question(COUNT, (None,)), 1)  # type: ignore[arg-type]
+        check_question(Question(COUNT, (None,)), 1, DefaultParams())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -474,7 +494,7 @@ def test_seeds_without_parents_groups_or_columns_are_refused(change):
 def test_groups_that_do_not_lie_inside_each_other_are_refused(nested):
     for kind in (COUNT, SUM):
         with pytest.raises(RejectedMessage, match="must lie inside each other"):
-            check_question(Question(kind, nested), 1)
+            check_question(Question(kind, nested), 1, DefaultParams())
 
 
 @pytest.mark.parametrize(
@@ -492,6 +512,6 @@ def test_groups_that_do_not_lie_inside_each_other_are_refused(nested):
 def test_clusterings_that_cannot_be_are_not_scored(change):
     odd = replace(JUDGED, **change)
     with pytest.raises(RejectedMessage, match="candidate's"):
-        check_question(Question(SCORE, levels=(JUDGED, odd)), 1)
+        check_question(Question(SCORE, levels=(JUDGED, odd)), 1, DefaultParams())
     with pytest.raises(RejectedMessage, match="expected levels"):
-        check_question(Question(SCORE, levels=(None,)), 1)  # type: ignore[arg-type]
+        check_question(Question(SCORE, levels=(None,)), 1, DefaultParams())  # type: ignore[arg-type]

@@ -10,7 +10,18 @@ from afcl.core.cells import cells_of
 from afcl.core.cohort_answers import groups_of, numbers_for, numbers_of_many
 from afcl.core.messages import Cells, Level
 from afcl.core.refine import coarse
-from afcl.core.tasks import COARSE, COUNT, SCORE, SUM, UNIT, Question, SeedPartition
+from afcl.core.tasks import (
+    COARSE,
+    COUNT,
+    FIELD,
+    PRESENCE,
+    SCORE,
+    SUM,
+    UNIT,
+    Question,
+    SeedPartition,
+    Threshold,
+)
 from afcl.exceptions import InputError
 
 #: Two seeds, and two finer ones inside the first of them.
@@ -73,37 +84,46 @@ def questions(seed, d):
         Question(COUNT, (outer, inner)),
         Question(SUM, (outer, inner)),
         Question(SCORE, levels=levels),
+        Question(PRESENCE, (outer, inner)),
+        Question(SUM, (outer, inner), opened=np.array([1, 0, 1, 0, 0])),
     ]
+
+
+#: Rows and members by which some groups of these are opened, and some are not.
+SOME = Threshold(3, 2)
 
 
 # ------------------------------------------------------------------ however it is kept
 
 
 @pytest.mark.parametrize("d", [1, 3, 21])
-@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("which", range(7))
 def test_rows_are_answered_for_alike_however_they_are_kept(seed, which, d):
     question = questions(seed, d)[which]
     rng = np.random.default_rng(seed + 1)
     X = np.round(rng.random((40, d)) * 64) / 64  # sums of these are exact
-    numbers = numbers_for(question, X)
+    numbers = numbers_for(question, X, SOME)
     assert numbers.dtype == np.int64
     assert numbers.shape == (question.width,)
-    assert numbers_for(question, single(X)).tolist() == numbers.tolist()
+    assert numbers_for(question, single(X), SOME).tolist() == numbers.tolist()
     for step in (1, 7, 40):
-        assert numbers_for(question, Pieces(X, step)).tolist() == numbers.tolist()
+        pieces = Pieces(X, step)
+        assert numbers_for(question, pieces, SOME).tolist() == numbers.tolist()
 
 
 @pytest.mark.parametrize("d", [1, 3, 21])
-@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("which", range(7))
 def test_many_members_at_once_are_the_sum_of_each(seed, which, d):
     """Every member rounds by itself, one without rows too."""
     question = questions(seed, d)[which]
     X = np.random.default_rng(seed + 1).normal(0.5, 0.4, (61, d))
     sizes = np.array([7, 1, 30, 0, 23])
     ends = np.cumsum(sizes)[:-1]
-    alone = [numbers_for(question, part) for part in np.split(X, ends)]
+    alone = [numbers_for(question, part, SOME) for part in np.split(X, ends)]
     wanted = np.sum(alone, axis=0)
-    assert numbers_of_many(question, X, sizes).tolist() == wanted.tolist()
+    assert numbers_of_many(question, X, sizes, SOME).tolist() == wanted.tolist()
+    if which > 4:
+        return  # one member is not several
     together = numbers_for(question, X)
     counted = question.units == 1
     assert together[counted].tolist() == wanted[counted].tolist()
@@ -128,6 +148,43 @@ def test_counts_by_hand():
     assert numbers_for(Question(COUNT, (OUTER, INNER)), X).tolist() == [1, 1, 2]
     cells = Cells(np.array([5, 7]), column(0.1, 0.9), np.array([3.0, 4.0]))
     assert numbers_for(Question(COUNT, (OUTER,)), cells).tolist() == [5, 7]
+
+
+def test_presence_by_hand():
+    """Two groups; a member says that it is there, and rows up to the cap of 2."""
+    question = Question(PRESENCE, (OUTER,))
+    X = column(0.0, 0.1, 0.1, 0.9, 0.9)
+    assert numbers_for(Question(COUNT, (OUTER,)), X).tolist() == [3, 2]
+    assert Threshold(5, 3).cap == 2
+    assert numbers_for(question, X, Threshold(5, 3)).tolist() == [2 * FIELD + 1] * 2
+    many = np.tile(X, (9, 1))
+    assert numbers_for(question, many, Threshold(5, 3)).tolist() == [2 * FIELD + 1] * 2
+    assert numbers_for(question, column(0.5), Threshold(5, 3)).tolist() in (
+        [FIELD + 1, 0],
+        [0, FIELD + 1],
+    )
+
+
+@pytest.mark.parametrize(
+    ("holders", "rows", "opened"),
+    [(3, 6, True), (3, 5, True), (3, 4, False), (2, 9, False), (9, 9, True)],
+)
+def test_a_group_is_opened_if_enough_members_hold_enough_rows(holders, rows, opened):
+    presence = np.array([rows * FIELD + holders])
+    assert Threshold(5, 3).opened(presence).tolist() == [opened]
+
+
+def test_of_a_group_that_is_not_opened_only_who_has_enough_rows_tells():
+    rows = np.concatenate([column(0.0, 0.0, 0.0), column(*[0.9] * 4)])
+    bits = np.array([0, 0])
+    for least, told in ((3, [3, 4]), (4, [0, 4]), (5, [0, 0])):
+        question = Question(SUM, (OUTER,), opened=bits)
+        numbers = numbers_for(question, rows, Threshold(least, 3)).reshape(2, -1)
+        assert sorted(numbers[:, 0].tolist()) == sorted(told)
+        assert not numbers[numbers[:, 0] == 0].any()
+    question = Question(SUM, (OUTER,), opened=1 - bits)
+    numbers = numbers_for(question, rows, Threshold(5, 3)).reshape(2, -1)
+    assert sorted(numbers[:, 0].tolist()) == [3, 4]
 
 
 def test_coarse_sums_by_hand():

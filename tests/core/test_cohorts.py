@@ -20,9 +20,11 @@ from afcl.core.messages import Batch, Cells, Hello, Left, Update, refuse_unless
 from afcl.core.params import DefaultParams
 from afcl.core.tasks import (
     COUNT,
+    FIELD,
     KEY,
     OPENING,
     PER_CLUSTER,
+    PRESENCE,
     SCORE,
     SUM,
     UNIT,
@@ -38,9 +40,13 @@ PARAMS = DefaultParams(min_cell=2, privacy="secure+grouped(5)")
 FOURS = dataclasses.replace(PARAMS, cohort=4)
 HEX = "ab" * 32
 #: What a cohort is asked, one question after the other: kind and partitions.
-STAGES = [(COUNT, 1), (SUM, 1), (COUNT, 2), (SUM, 2), (SCORE, 0)]
+STAGES = [
+    *((kind, 1) for kind in (COUNT, PRESENCE, SUM)),
+    *((kind, 2) for kind in (COUNT, PRESENCE, SUM)),
+    (SCORE, 0),
+]
 EACH_STAGE = pytest.mark.parametrize(
-    "stage", STAGES, ids=["count", "sum", "finer count", "finer sum", "score"]
+    "stage", STAGES, ids=[f"{kind} {depth}" for kind, depth in STAGES]
 )
 
 
@@ -84,7 +90,7 @@ def asked(state: SecureState) -> Any:
 def part_of(state, client, rows):
     """What an unmasked client would answer; masks cancel, so sums are the same."""
     task = asked(state)[client]
-    check_question(task.question, rows[client].shape[1])
+    check_question(task.question, rows[client].shape[1], DefaultParams())
     values = numbers_for(task.question, rows[client])
     return Update(Part(task.cohort, task.phase, values), state.version, client, 1)
 
@@ -347,7 +353,7 @@ def test_before_the_first_sums_the_rest_is_asked_from_the_beginning(stage):
     assert state.waiting == (2,)
 
 
-@pytest.mark.parametrize("stage", STAGES[2:4])
+@pytest.mark.parametrize("stage", STAGES[3:6])
 def test_after_the_first_sums_a_cohort_ends_with_its_coarse_cells(stage):
     rows = tables(4)
     state = at(stage, started(rows), rows)
@@ -399,7 +405,7 @@ def test_a_cohort_that_started_late_is_not_judged():
     same_sums(state.answered[0], np.concatenate(rows[1:]))
 
 
-@pytest.mark.parametrize("stage", STAGES[:4])
+@pytest.mark.parametrize("stage", STAGES[:6])
 def test_who_left_after_its_answer_is_missed_at_the_next_question(stage):
     rows = tables(4)
     state = at(stage, started(rows), rows)
@@ -411,7 +417,8 @@ def test_who_left_after_its_answer_is_missed_at_the_next_question(stage):
     assert 0 not in asked(state)
     assert 0 not in cohorts.waits_for(state)
     state = finished(state, rows)
-    first = 1 if stage == (COUNT, 1) else 0
+    # Before there is any sum the others are asked again, without it.
+    first = 1 if stage in ((COUNT, 1), (PRESENCE, 1)) else 0
     same_sums(state.answered[0], np.concatenate(rows[first:]))
     assert not state.scores or first
 
@@ -555,6 +562,75 @@ def test_a_spoilt_sum_ends_the_cohort(stage, change):
         assert state.spoken == {0, 1, 2}
     else:
         same_sums(state.answered[0], np.concatenate(rows))
+
+
+@pytest.mark.parametrize("stage", [(PRESENCE, 1), (PRESENCE, 2)])
+@pytest.mark.parametrize(
+    "change",
+    [
+        1,  # more members than there are
+        -1,  # rows of nobody
+        FIELD * 100,  # more rows than the members count for
+        -FIELD,  # fewer rows than members
+    ],
+)
+def test_a_presence_that_cannot_be_is_not_believed(stage, change):
+    rows = tables(3)
+    state = at(stage, started(rows), rows)
+    state = some_answer(state, rows, [0, 1])
+    # The first group has a member and a row less already.
+    part = part_of(state, 2, rows)
+    state, _ = cohorts.absorb_update(state, spoilt(part, (0, change)))
+    assert not state.cohorts
+
+
+def test_groups_that_few_members_hold_are_not_opened():
+    """Three clusters, each at one of three sites: nothing is held by three of them."""
+    rng = np.random.default_rng(0)
+    places = np.array([[0.1, 0.1], [0.5, 0.9], [0.9, 0.1]])
+    rows = [place + 0.05 * rng.random((12, 2)) for place in places]
+    state = at((SUM, 1), started(rows), rows)
+    question = state.cohorts[0].question
+    assert not question.opened.any()
+    state = finished(state, rows)
+    # Everybody has enough rows by itself.
+    same_sums(state.answered[0], np.concatenate(rows))
+    assert cohorts.result(state).k == 3
+    shared = at((SUM, 1), started(tables(3)), tables(3))
+    assert shared.cohorts[0].question.opened.any()
+
+
+def test_everybody_is_shown_who_holds_the_groups_that_it_sums():
+    rows = tables(4)
+    state = at((PRESENCE, 1), started(rows), rows)
+    shown = {}
+    for client in range(4):
+        assert asked(state)[client].evidence is None
+        update = part_of(state, client, rows)
+        tags = np.arange(8).reshape(4, 2) + 100 * client
+        shown[client] = update.payload.values
+        part = dataclasses.replace(update.payload, tags=tags)
+        state, _ = cohorts.absorb_update(
+            state, dataclasses.replace(update, payload=part)
+        )
+    for client, task in asked(cohorts.prepare(state)).items():
+        assert task.phase == SUM
+        assert np.array_equal(task.evidence.parts, np.stack(list(shown.values())))
+        wanted = [
+            [100 * other + 2 * client, 100 * other + 2 * client + 1]
+            for other in range(4)
+        ]
+        assert task.evidence.tags.tolist() == wanted
+
+
+@pytest.mark.parametrize("tags", [np.zeros((3, 2)), np.zeros((4, 2), int), "tags"])
+def test_tags_are_two_numbers_for_every_member(tags):
+    rows = tables(3)
+    state = at((PRESENCE, 1), started(rows), rows)
+    update = part_of(state, 0, rows)
+    part = dataclasses.replace(update.payload, tags=tags)
+    with pytest.raises(RejectedMessage, match="whole numbers"):
+        cohorts.absorb_update(state, dataclasses.replace(update, payload=part))
 
 
 def test_finer_counts_must_add_up_to_the_coarse_ones():

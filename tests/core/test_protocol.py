@@ -54,7 +54,6 @@ def test_what_a_method_need_not_write():
     assert method.requirements(params) == Requirements()
     assert method.disclosure(params) == Disclosure()
     assert method.view(rows, params, np.random.default_rng(0)) is rows
-    assert method.spends(params, 0) == 0.0
     state, server_state = object(), ServerState(DefaultParams(), 0)
     assert method.agreed(state, 1, True) is state
     assert method.announced(state, 0, rows[0], rows[2]) is state

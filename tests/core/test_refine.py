@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from afcl.core.checks import check_question
 from afcl.core.cohort_answers import groups_of, numbers_for
 from afcl.core.messages import Cells
+from afcl.core.params import DefaultParams
 from afcl.core.refine import (
     EXPLAINED,
     MOST_FINER,
@@ -146,7 +147,7 @@ def test_cells_are_those_of_the_rows(seed, d):
     counts = np.bincount(labels, minlength=m)
     fine = joined(fine, counts, 2)
     question = Question(SUM, (first, fine))
-    check_question(question, d)
+    check_question(question, d, DefaultParams())
     sites = np.array_split(X, 7)
     total = np.sum([numbers_for(question, site) for site in sites], axis=0)
     found = cells_from(question, total)
@@ -205,6 +206,24 @@ def test_what_cannot_be_is_nothing(read, d):
     assert read(question, lie) is None
 
 
+def test_rows_in_no_sum_are_like_the_others_or_at_the_origin():
+    """Two of three rows of the first group are summed, none of the second's four."""
+    first = SeedPartition(
+        np.array([[0.5], [0.875]]), np.zeros(2, dtype=np.int64), np.arange(2)
+    )
+    question = Question(SUM, (first,), opened=np.zeros(2, dtype=np.int64))
+    numbers = numbers_for(question, np.array([[0.25], [0.5]]))
+    found = moments_from(question, numbers, np.array([3, 4]))
+    assert found is not None
+    assert found.counts.tolist() == [3, 4]
+    assert found.means.tolist() == [[0.375], [0.875]]
+    assert found.scatters.tolist() == [[1.5 * 0.03125], [0.0]]
+    lie = numbers.copy()
+    lie[4] = 1  # a sum of no rows
+    assert moments_from(question, lie, np.array([3, 4])) is None
+    assert moments_from(question, numbers, np.array([3, 0])) is None
+
+
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(3, 40))
 def test_rounding_alone_never_makes_a_sum_impossible(seed, d, sites):
     """Equal rows have no scatter at all; every site rounds by itself."""
@@ -252,7 +271,7 @@ def test_every_group_has_seeds_and_parents_are_in_order(seed, d):
         assert np.all(np.diff(part.parents) >= 0)
         assert part.groups.tolist() == list(range(part.groups.shape[0]))
         first = coarse(np.random.default_rng(0).random((len(each.counts), d)))
-        check_question(Question(COUNT, (first, part)), d)
+        check_question(Question(COUNT, (first, part)), d, DefaultParams())
 
 
 def test_the_same_seed_places_the_same_seeds(seed):
@@ -374,7 +393,7 @@ def test_groups_lie_inside_each_other_and_hold_enough(seed, n, m, d, min_cell):
     sites = [X[owner == site] for site in range(m)]
 
     def ask(question):
-        check_question(question, d)
+        check_question(question, d, DefaultParams())
         return np.sum([numbers_for(question, site) for site in sites], axis=0)
 
     seeds = np.unique(np.round(rng.random((8, d)) * 64) / 64, axis=0)

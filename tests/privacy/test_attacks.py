@@ -29,8 +29,10 @@ from afcl.core.params import DefaultParams, PaperParams
 from afcl.core.tasks import (
     COUNT,
     OPENING,
+    PRESENCE,
     SUM,
     UNIT,
+    Evidence,
     Part,
     Question,
     SecureHello,
@@ -283,15 +285,27 @@ def secure_exchange(tables, leave_out=()):
         said = protection(params).hello(working[-1], np.random.default_rng(client))
         heard.append(Exchange(client, AskHello(terms()), said))
     keys = tuple(each.reply.payload.key for each in heard)
-    for kind, partitions in ((COUNT, (TWO,)), (SUM, (TWO,)), (SUM, (TWO, FOUR))):
-        for client in set(range(len(tables))) - set(leave_out):
-            members = tuple(range(len(tables)))
-            question = Question(kind, partitions)
-            task = Task(0, kind, members, keys, client, question)
-            protected = protection(params)
-            answered, _ = protected.step(Addressed(None, task), working[client], None)
-            asked = AskStep(terms(), 1, 1, Addressed(None, task))
-            heard.append(Exchange(client, asked, answered))
+    members = tuple(range(len(tables)))
+    memories, protected = [None] * len(tables), protection(params)
+
+    def ask(client, question, evidence=None):
+        kind = question.kind
+        task = Task(0, kind, members, keys, client, question, evidence=evidence)
+        answered, memories[client] = protected.step(
+            Addressed(None, task), working[client], memories[client]
+        )
+        return Exchange(client, AskStep(terms(), 1, 1, Addressed(None, task)), answered)
+
+    there = sorted(set(members) - set(leave_out))
+    for partitions in ((TWO,), (TWO, FOUR)):
+        heard += [ask(client, Question(COUNT, partitions)) for client in there]
+        shown = [ask(client, Question(PRESENCE, partitions)) for client in members]
+        parts = np.stack([each.reply.payload.values for each in shown])
+        tags = np.stack([each.reply.payload.tags for each in shown])
+        total = parts.view(np.uint64).sum(axis=0, dtype=np.uint64).view(np.int64)
+        opened = params.threshold.opened(total).astype(np.int64)
+        about = Question(SUM, partitions, opened=opened)
+        heard += [ask(c, about, Evidence(parts, tags[:, c])) for c in there]
     return heard
 
 

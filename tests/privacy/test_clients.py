@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from afcl.core.messages import Addressed, Cells, Plan
+from afcl.core.messages import Addressed, Broadcast, Cells, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng, secret_rng
 from afcl.core.refine import coarse
@@ -28,7 +28,7 @@ def made(level, **options):
     method = Afcl()
     params = method.parameters(privacy=level, **options)
     view = method.view(X, params, secret_rng(b"mine", "run"))
-    return method, params, view
+    return method, params, view.stands
 
 
 def messages(level, rng_seed=0, **options):
@@ -133,29 +133,85 @@ def test_dp_is_one_release_however_often_a_client_speaks():
     method = Afcl()
     params = method.parameters(privacy="dp(4)")
     other = method.view(X, params, secret_rng(b"other", "run"))
-    assert encode(other) != encode(hello)
+    assert encode(other.stands) != encode(hello)
 
 
-def test_what_messages_cost():
-    method = Afcl()
-    once = method.parameters(privacy="dp(4)")
-    assert epsilon_of(method.spends(once, 0), 1e-5) == pytest.approx(4, abs=1e-6)
-    assert method.spends(once, 1) == 0
-    rounds = method.parameters(privacy="dp-rounds(4)", contacts=3)
-    spent = np.sqrt(sum(method.spends(rounds, c) ** 2 for c in range(3)))
+class Book:
+    """Keeps what is said, and what it cost."""
+
+    def __init__(self):
+        self.kept, self.costs = {}, {}
+
+    def __call__(self, what, make, cost=0.0):
+        if what not in self.kept:
+            self.kept[what], self.costs[what] = make(), cost
+        return self.kept[what]
+
+
+def spoken(level, **options):
+    """Let a client say hello and answer two plans; return what it kept."""
+    book, method = Book(), Afcl()
+    params = method.parameters(privacy=level, **options)
+    view = method.view(X, params, secret_rng(b"mine", "run"), book)
+    method.hello(view, params, client_rng(0, 0, 0))
+    memory = None
+    if not level.startswith("secure"):
+        for seeds in (PLAN.seeds, PLAN.seeds / 2):
+            sent = Broadcast(1, Plan(seeds, ()))
+            rng = client_rng(0, 0, 1)
+            _, memory = method.client_step(sent, view, memory, params, rng)
+    return book
+
+
+@pytest.mark.parametrize("level", ["dp(4)", "secure+dp(4)", "dp-rounds(4)"])
+def test_what_messages_cost(level):
+    book = spoken(level, contacts=3)
+    spent = np.sqrt(sum(cost**2 for cost in book.costs.values()))
     assert epsilon_of(float(spent), 1e-5) == pytest.approx(4, abs=1e-6)
-    assert method.spends(method.parameters(privacy="grouped(5)"), 0) == 0
+    assert len(book.costs) == (3 if level.startswith("dp-rounds") else 1)
 
 
-def test_dp_rounds_draws_anew_each_time_and_stops_when_it_is_spent():
+@pytest.mark.parametrize(
+    ("level", "names"),
+    [
+        ("summary", ["12 cells of 5 rows"]),
+        ("secure+summary", ["12 cells of 5 rows"]),
+        ("grouped(5)", ["groups of 5 rows"]),
+        ("grouped(6)", ["groups of 6 rows"]),
+        ("secure", ["groups of 5 rows"]),
+    ],
+)
+def test_what_is_kept_where_nothing_can_be_charged(level, names):
+    assert spoken(level).costs == dict.fromkeys(names, 0.0)
+
+
+def test_levels_whose_every_word_follows_from_what_is_kept():
+    method = Afcl()
+    for level, once in {
+        "summary": False,
+        "secure": False,
+        "secure+summary": False,
+        "grouped(5)": True,
+        "dp(4)": True,
+        "secure+dp(4)": True,
+        "dp-rounds(4)": True,
+    }.items():
+        told = method.disclosure(method.parameters(privacy=level, contacts=4))
+        assert told.once == once
+        assert told.steps == (None if level.startswith("secure") else 4)
+
+
+def test_dp_rounds_draws_anew_for_every_question_and_stops_when_it_is_spent():
     _, params, view = made("dp-rounds(4)")
     said, memory = [], None
-    for _ in range(2):
-        update, memory = protection(params).step(PLAN, view, memory)
-        said.append(encode(update.payload))
+    for seeds in (PLAN.seeds, PLAN.seeds + 1e-12):
+        update, memory = protection(params).step(Plan(seeds, ()), view, memory)
+        said.append(update.payload.cells)
         # No counts of rows, which would need noise of their own.
         assert not any(level.valleys.any() for level in update.payload.levels)
-    assert said[0] != said[1]
+    assert np.abs(said[0].means[0] - said[1].means[0]).max() > 1e-6
+    update, _ = protection(params).step(PLAN, view, None)
+    assert encode(update.payload.cells) == encode(said[0])
     with pytest.raises(RejectedMessage, match="epsilon"):
         protection(params).step(PLAN, view, memory)
     hello = protection(params).hello(view, client_rng(0, 0, 0)).payload

@@ -20,10 +20,11 @@ from afcl.core.terms import AskAnnouncement, AskHello, Terms
 from afcl.data import iid_split, kmeans_split, make_sd1
 from afcl.exceptions import InputError, RejectedMessage, SmallClientsWarning
 from afcl.methods import get_method
+from afcl.privacy.files import kept_secret
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.inprocess import InProcess
-from afcl.runtime.live.member import LEDGER, SECRET, answer, check_terms, keep_secret
+from afcl.runtime.live.member import LEDGER, SECRET, answer, check_terms
 from afcl.runtime.live.membership import Membership, keep_membership
 from afcl.runtime.schedule import EventClock, Schedule
 from afcl.runtime.simulate import simulate
@@ -160,8 +161,8 @@ def test_under_secure_the_server_sees_masked_numbers_only(sd1, monkeypatch):
     outcome = simulate(spec, tables)
     assert outcome.clustering.k == 4
     after = [data for contact, data in Tapped.heard if contact > 0]
-    # Two counts, two sums and the scores of everybody.
-    assert len(after) == 60
+    # Two counts, who holds them, two sums and the scores of everybody.
+    assert len(after) == 84
     bits = []
     for contact, data in Tapped.heard:
         if contact < 0:
@@ -279,13 +280,13 @@ def terms(level, run="run"):
 
 
 def test_a_secret_is_drawn_once_and_nobody_else_may_read_it(tmp_path):
-    secret = keep_secret(tmp_path)
+    secret = kept_secret(tmp_path / SECRET)
     assert len(secret) == 32
-    assert keep_secret(tmp_path) == secret
+    assert kept_secret(tmp_path / SECRET) == secret
     assert stat.S_IMODE(os.stat(tmp_path / SECRET).st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == [SECRET]
     (tmp_path / "other").mkdir()
-    assert keep_secret(tmp_path / "other") != secret
+    assert kept_secret(tmp_path / "other" / SECRET) != secret
 
 
 @pytest.mark.parametrize(
@@ -333,15 +334,15 @@ def test_a_site_tells_extremes_of_groups_if_it_insists_on_groups(member):
     assert np.all(grouped.high < plain.high)
 
 
-def test_a_site_pays_once_and_stops_at_its_budget(member):
+def test_a_site_pays_once_and_stops_at_its_budget(member, home):
     folder, membership = member
     membership = replace(membership, budget=6.0)
     keep_membership(folder, membership)
     said = answer(folder, encode(AskHello(terms("dp(4)"))))
-    before = (folder / LEDGER).read_bytes()
+    before = (home / LEDGER).read_bytes()
     assert answer(folder, encode(AskHello(terms("dp(4)")))) == said
-    assert (folder / LEDGER).read_bytes() == before
+    assert (home / LEDGER).read_bytes() == before
     keep_membership(folder, membership)
     with pytest.raises(RejectedMessage, match="site-0: "):
         answer(folder, encode(AskHello(terms("dp(5.9)", "another run"))))
-    assert (folder / LEDGER).read_bytes() == before
+    assert (home / LEDGER).read_bytes() == before

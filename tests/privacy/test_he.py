@@ -25,6 +25,7 @@ from afcl.core.tasks import (
     COUNT,
     KEY,
     OPENING,
+    PRESENCE,
     SCORE,
     SUM,
     Part,
@@ -571,9 +572,9 @@ def test_the_same_answer_as_with_masks_from_numbers_nobody_can_read(sd1, monkeyp
             # Plain counts and sums of a few hundred rows would leave high bits empty.
             assert part.values.shape[0] > 7000
             assert np.abs(part.values).max() > 2**60
-    # Three cohorts of four: two counts, two sums and the scores, a key for all of them.
-    wanted = {KEY: 3, COUNT: 24, SUM: 24, SCORE: 12}
-    wanted |= {OPEN_COUNT: 6, OPEN_SUM: 6, OPENING[SCORE]: 3}
+    # Three cohorts of four: counts, who holds them, sums, scores, and a key for all.
+    wanted = {KEY: 3, COUNT: 24, PRESENCE: 24, SUM: 24, SCORE: 12}
+    wanted |= {OPEN_COUNT: 6, OPENING[PRESENCE]: 6, OPEN_SUM: 6, OPENING[SCORE]: 3}
     assert {phase: phases.count(phase) for phase in set(phases)} == wanted
 
 

@@ -8,55 +8,57 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from afcl.exceptions import InputError
-from afcl.privacy import ledger as ledger_module
+from afcl.privacy import files
 from afcl.privacy.accountant import epsilon_of, mu_of
-from afcl.privacy.ledger import Ledger
+from afcl.privacy.ledger import DataSet, Ledger, Overdrawn
 
 FOUR = mu_of(4.0, 1e-5)
+ROWS, OTHER = DataSet("rows", ("r",)), DataSet("other", ("o",))
 
 
 def test_costs_compose_and_a_repetition_is_free(tmp_path):
     ledger = Ledger(tmp_path / "ledger.json", budget=None)
-    assert ledger.spent("rows") == 0.0
-    ledger.charge("rows", "run 1, hello", FOUR)
-    assert ledger.spent("rows") == pytest.approx(4.0)
-    ledger.charge("rows", "run 1, hello", FOUR)
-    assert ledger.spent("rows") == pytest.approx(4.0)
+    assert ledger.spent(ROWS) == 0.0
+    ledger.charge(ROWS, "run 1, hello", FOUR)
+    assert ledger.spent(ROWS) == pytest.approx(4.0)
+    ledger.charge(ROWS, "run 1, hello", FOUR)
+    assert ledger.spent(ROWS) == pytest.approx(4.0)
     # Two equal releases: the root of 2 times mu, which is less than twice epsilon.
-    ledger.charge("rows", "run 2, hello", FOUR)
+    ledger.charge(ROWS, "run 2, hello", FOUR)
     expected = epsilon_of(2**0.5 * FOUR, 1e-5)
     assert 4.0 < expected < 8.0
-    assert ledger.spent("rows") == pytest.approx(expected)
-    assert ledger.spent("other rows") == 0.0
+    assert ledger.spent(ROWS) == pytest.approx(expected)
+    assert ledger.spent(OTHER) == 0.0
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["file", "memory"])
 def test_the_budget_holds(tmp_path, kept):
     path = tmp_path / "ledger.json" if kept else None
     ledger = Ledger(path, budget=6.0)
-    ledger.charge("rows", "first", FOUR)
+    ledger.charge(ROWS, "first", FOUR)
     before = path.read_bytes() if path else None
     with pytest.raises(InputError) as refused:
-        ledger.charge("rows", "second", mu_of(5.0, 1e-5))
+        ledger.charge(ROWS, "second", mu_of(5.0, 1e-5))
     text = str(refused.value)
     assert "has spent epsilon 4 of 6; this run asks for 5" in text
     assert "raise --budget" in text
     assert "\n" not in text
-    assert ledger.spent("rows") == pytest.approx(4.0)
+    assert ledger.spent(ROWS) == pytest.approx(4.0)
     if path:
         assert path.read_bytes() == before
-    ledger.charge("other rows", "second", mu_of(5.0, 1e-5))  # another account
-    ledger.charge("rows", "third", mu_of(2.0, 1e-5))  # what still fits
+    ledger.charge(OTHER, "second", mu_of(5.0, 1e-5))  # another account
+    ledger.charge(ROWS, "third", mu_of(2.0, 1e-5))  # what still fits
 
 
 def test_a_refused_first_release_leaves_no_file(tmp_path):
     path = tmp_path / "ledger.json"
     with pytest.raises(InputError, match="has spent epsilon 0 of 1"):
-        Ledger(path, budget=1.0).charge("rows", "first", FOUR)
+        Ledger(path, budget=1.0).charge(ROWS, "first", FOUR)
     assert not path.exists()
 
 
@@ -64,32 +66,32 @@ def test_a_refused_first_release_leaves_no_file(tmp_path):
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
 def test_exactly_the_budget_may_be_spent(epsilon, delta):
     ledger = Ledger(None, epsilon, delta)
-    ledger.charge("rows", "all of it", mu_of(epsilon, delta))
-    assert ledger.spent("rows") == pytest.approx(epsilon)
+    ledger.charge(ROWS, "all of it", mu_of(epsilon, delta))
+    assert ledger.spent(ROWS) == pytest.approx(epsilon)
     with pytest.raises(InputError, match="raise --budget"):
-        ledger.charge("rows", "a little more", 1e-3)
+        ledger.charge(ROWS, "a little more", 1e-3)
 
 
 def test_another_ledger_on_the_file_sees_what_was_spent(tmp_path):
     path = tmp_path / "deep" / "ledger.json"
     first, second = Ledger(path, 5.0), Ledger(path, 5.0)
-    first.charge("rows", "first", FOUR)
-    assert second.spent("rows") == pytest.approx(4.0)
+    first.charge(ROWS, "first", FOUR)
+    assert second.spent(ROWS) == pytest.approx(4.0)
     with pytest.raises(InputError, match="has spent epsilon 4 of 5"):
-        second.charge("rows", "second", FOUR)
+        second.charge(ROWS, "second", FOUR)
 
 
 def test_the_same_purpose_cannot_cost_something_else():
     ledger = Ledger(None, None)
-    ledger.charge("rows", "hello", FOUR)
+    ledger.charge(ROWS, "hello", FOUR)
     with pytest.raises(InputError, match="'hello' was already charged"):
-        ledger.charge("rows", "hello", FOUR / 2)
+        ledger.charge(ROWS, "hello", FOUR / 2)
 
 
-@pytest.mark.parametrize("mu", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("mu", [-1.0, float("nan"), float("inf")])
 def test_a_cost_must_be_a_cost(mu):
-    with pytest.raises(InputError, match="must be positive"):
-        Ledger(None, None).charge("rows", "hello", mu)
+    with pytest.raises(InputError, match="must not be negative"):
+        Ledger(None, None).charge(ROWS, "hello", mu)
 
 
 def test_limits_must_make_sense():
@@ -99,7 +101,123 @@ def test_limits_must_make_sense():
         Ledger(None, 1.0, delta=1)
 
 
-GOOD = {"format": "afcl-ledger", "version": 1, "accounts": {"rows": {"hello": 1.0}}}
+GOOD = {"format": "afcl-ledger", "version": 1, "accounts": {"r": {"hello": 1.0}}}
+
+
+NEW: dict[str, Any] = {
+    "format": "afcl-ledger",
+    "version": 2,
+    "accounts": [
+        {
+            "names": ["rows"],
+            "rows": ["r"],
+            "released": [{"purpose": "hello", "run": "a", "mu": 1.0}],
+        }
+    ],
+}
+
+
+def changed(**change):
+    """Return the file with something else in its only account."""
+    (account,) = NEW["accounts"]
+    return {**NEW, "accounts": [{**account, **change}]}
+
+
+def released(**change):
+    """Return the file with something else in its only release."""
+    release = {"purpose": "hello", "run": "a", "mu": 1.0}
+    return changed(released=[{**release, **change}])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {**NEW, "accounts": [1]},
+        changed(more=1),
+        changed(names="rows"),
+        changed(names=[1]),
+        changed(rows=[None]),
+        changed(released=[1]),
+        released(more=1),
+        released(purpose=1),
+        released(run=None),
+        released(mu="1"),
+        released(mu=-1.0),
+        released(mu=True),
+        released(mu=float("inf")),
+    ],
+)
+def test_a_damaged_account_is_never_an_empty_one(tmp_path, content):
+    path = tmp_path / "ledger.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="damaged or no ledger"):
+        Ledger(path, None).spent(ROWS)
+    path.write_text(json.dumps(NEW))
+    assert Ledger(path, None).spent(ROWS) == pytest.approx(epsilon_of(1.0, 1e-5))
+
+
+def test_either_the_name_or_the_rows_tell_data_again():
+    """Neither a copy of the file nor a new name begin a new account."""
+    ledger = Ledger(None, budget=6.0)
+    ledger.charge(DataSet("a", ("1",)), "first", FOUR)
+    for known in (DataSet("a", ("2",)), DataSet("b", ("1",)), DataSet("b", ("9", "1"))):
+        assert ledger.spent(known) == pytest.approx(4.0)
+    assert ledger.spent(DataSet("b", ("2",))) == 0.0
+    # Two accounts that turn out to be of one data set are added up.
+    ledger.charge(DataSet("b", ("2",)), "first", FOUR / 2)
+    with pytest.raises(InputError, match="has spent epsilon 4"):
+        ledger.charge(DataSet("a", ("2",)), "second", FOUR)
+    both = ledger.spent(DataSet("a", ("2",)))
+    assert both == pytest.approx(epsilon_of(1.25**0.5 * FOUR, 1e-5))
+
+
+def test_only_so_many_runs_say_something_that_has_no_epsilon(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.json", None, runs=2)
+    ledger.charge(ROWS, "groups of 5", run="a")
+    ledger.charge(ROWS, "groups of 6", run="a")  # once in, a run may
+    ledger.charge(ROWS, "synopsis", FOUR, run="c")  # has an epsilon
+    ledger.charge(ROWS, "groups of 5", run="d")  # said before
+    ledger.charge(ROWS, "groups of 7", run="b")
+    with pytest.raises(Overdrawn, match="described in 2 runs already.*--runs 3"):
+        ledger.charge(ROWS, "groups of 8", run="e")
+    ledger.charge(ROWS, "groups of 8", run="b")
+    ledger.charge(OTHER, "groups of 8", run="e")
+    # Who allows fewer than there were is not locked out of these.
+    ledger = Ledger(tmp_path / "ledger.json", None, runs=1)
+    ledger.charge(ROWS, "groups of 9", run="a")
+    with pytest.raises(Overdrawn, match="--runs 3"):
+        ledger.charge(ROWS, "groups of 10", run="f")
+
+
+def test_what_must_be_made_anew_is_paid_for_again():
+    ledger = Ledger(None, budget=None)
+    for times in range(3):
+        assert ledger.times(ROWS, "synopsis") == times
+        ledger.again(ROWS, "synopsis", 1.0, "a")
+    assert ledger.spent(ROWS) == pytest.approx(epsilon_of(3**0.5, 1e-5))
+    assert ledger.times(ROWS, "synop") == 0
+
+
+def test_an_older_file_is_read_and_never_reset(tmp_path):
+    """Its accounts go by what the rows were, in their order."""
+    path = tmp_path / "ledger.json"
+    path.write_text(json.dumps(GOOD))
+    ledger = Ledger(path, budget=None)
+    data = DataSet("file", ("in any order", "r"))
+    assert ledger.spent(data) == pytest.approx(epsilon_of(1.0, 1e-5))
+    ledger.charge(data, "synopsis", 1.0)
+    assert json.loads(path.read_text())["version"] == 2
+    assert ledger.spent(DataSet("file")) == pytest.approx(epsilon_of(2**0.5, 1e-5))
+
+
+def test_another_file_is_taken_over_once(tmp_path):
+    older, path = tmp_path / "older.json", tmp_path / "ledger.json"
+    older.write_text(json.dumps(GOOD))
+    ledger = Ledger(path, budget=None)
+    ledger.charge(DataSet("rows", ("s", "r")), "synopsis", 1.0)
+    for _ in range(2):
+        ledger.adopt(older)
+        assert ledger.spent(ROWS) == pytest.approx(epsilon_of(2**0.5, 1e-5))
 
 
 @pytest.mark.parametrize(
@@ -111,13 +229,14 @@ GOOD = {"format": "afcl-ledger", "version": 1, "accounts": {"rows": {"hello": 1.
         b"[]",
         b"[" * 100_000,
         json.dumps({**GOOD, "format": "other"}).encode(),
+        json.dumps({**GOOD, "version": 3}).encode(),
         json.dumps({**GOOD, "version": 2}).encode(),
         json.dumps({**GOOD, "accounts": []}).encode(),
-        json.dumps({**GOOD, "accounts": {"rows": 1.0}}).encode(),
-        json.dumps({**GOOD, "accounts": {"rows": {"hello": "1"}}}).encode(),
-        json.dumps({**GOOD, "accounts": {"rows": {"hello": True}}}).encode(),
-        json.dumps({**GOOD, "accounts": {"rows": {"hello": -1.0}}}).encode(),
-        json.dumps({**GOOD, "accounts": {"rows": {"hello": float("nan")}}}).encode(),
+        json.dumps({**GOOD, "accounts": {"r": 1.0}}).encode(),
+        json.dumps({**GOOD, "accounts": {"r": {"hello": "1"}}}).encode(),
+        json.dumps({**GOOD, "accounts": {"r": {"hello": True}}}).encode(),
+        json.dumps({**GOOD, "accounts": {"r": {"hello": -1.0}}}).encode(),
+        json.dumps({**GOOD, "accounts": {"r": {"hello": float("nan")}}}).encode(),
     ],
 )
 def test_a_damaged_file_is_never_an_empty_account(tmp_path, content):
@@ -125,35 +244,35 @@ def test_a_damaged_file_is_never_an_empty_account(tmp_path, content):
     path.write_bytes(content)
     ledger = Ledger(path, 100.0)
     with pytest.raises(InputError, match="damaged or no ledger"):
-        ledger.spent("rows")
+        ledger.spent(ROWS)
     with pytest.raises(InputError, match="damaged or no ledger"):
-        ledger.charge("rows", "second", FOUR)
+        ledger.charge(ROWS, "second", FOUR)
     assert path.read_bytes() == content
 
 
 def test_every_cut_of_a_file_is_noticed(tmp_path):
     path = tmp_path / "ledger.json"
-    Ledger(path, None).charge("rows", "hello", FOUR)
+    Ledger(path, None).charge(ROWS, "hello", FOUR)
     whole = path.read_bytes()
     for length in range(len(whole.rstrip())):
         path.write_bytes(whole[:length])
         with pytest.raises(InputError, match="damaged"):
-            Ledger(path, None).spent("rows")
+            Ledger(path, None).spent(ROWS)
 
 
 def test_what_cannot_be_opened_is_said(tmp_path):
     (tmp_path / "ledger.json").mkdir()
     with pytest.raises(InputError, match="cannot read"):
-        Ledger(tmp_path / "ledger.json", None).spent("rows")
+        Ledger(tmp_path / "ledger.json", None).spent(ROWS)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot lock"):
-        Ledger(tmp_path / "file" / "ledger.json", None).charge("rows", "hello", FOUR)
+        Ledger(tmp_path / "file" / "ledger.json", None).charge(ROWS, "hello", FOUR)
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_full_disk_stops_the_release(tmp_path, monkeypatch, call):
     ledger = Ledger(tmp_path / "ledger.json", None)
-    ledger.charge("rows", "first", FOUR)
+    ledger.charge(ROWS, "first", FOUR)
 
     def fail(*_):
         raise OSError(28, "No space left on device")
@@ -161,10 +280,10 @@ def test_a_full_disk_stops_the_release(tmp_path, monkeypatch, call):
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fail)
         with pytest.raises(InputError, match="nothing is sent: No space left"):
-            ledger.charge("rows", "second", FOUR)
-    assert ledger.spent("rows") == pytest.approx(4.0)
-    ledger.charge("rows", "second", FOUR)
-    assert ledger.spent("rows") > 5
+            ledger.charge(ROWS, "second", FOUR)
+    assert ledger.spent(ROWS) == pytest.approx(4.0)
+    ledger.charge(ROWS, "second", FOUR)
+    assert ledger.spent(ROWS) > 5
 
 
 def test_folders_are_synced_where_they_can_be(tmp_path, monkeypatch):
@@ -176,17 +295,18 @@ def test_folders_are_synced_where_they_can_be(tmp_path, monkeypatch):
         return real(path, *more)
 
     monkeypatch.setattr(os, "open", watched)
-    Ledger(tmp_path / "ledger.json", None).charge("rows", "first", FOUR)
-    assert opened == [tmp_path]
-    monkeypatch.setattr(ledger_module, "_CAN_SYNC_FOLDERS", False)
-    Ledger(tmp_path / "ledger.json", None).charge("rows", "second", FOUR)
-    assert opened == [tmp_path]
+    Ledger(tmp_path / "ledger.json", None).charge(ROWS, "first", FOUR)
+    part = tmp_path / "ledger.json.part"
+    assert opened == [part, tmp_path]
+    monkeypatch.setattr(files, "_CAN_SYNC_FOLDERS", False)
+    Ledger(tmp_path / "ledger.json", None).charge(ROWS, "second", FOUR)
+    assert opened == [part, tmp_path, part]
 
 
 CHARGE = """
 import os, signal, sys
 from pathlib import Path
-from afcl.privacy.ledger import Ledger
+from afcl.privacy.ledger import DataSet, Ledger
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -199,7 +319,7 @@ elif moment == "before":
     os.replace = die
 else:
     os.fsync = die
-Ledger(path, 100.0).charge("rows", "second", 1.0)
+Ledger(path, 100.0).charge(DataSet("rows", ("r",)), "second", 1.0)
 """
 
 
@@ -207,26 +327,28 @@ Ledger(path, 100.0).charge("rows", "second", 1.0)
 @pytest.mark.parametrize("moment", ["fsync", "before", "after"])
 def test_kill_at_any_moment_leaves_a_whole_file(tmp_path, moment):
     path = tmp_path / "ledger.json"
-    Ledger(path, 100.0).charge("rows", "first", 1.0)
+    Ledger(path, 100.0).charge(ROWS, "first", 1.0)
     ended = subprocess.run(
         [sys.executable, "-c", CHARGE, str(path), moment], timeout=60, check=False
     )
     assert ended.returncode == -signal.SIGKILL
     ledger = Ledger(path, 100.0)
     releases = 2 if moment == "after" else 1
-    assert ledger.spent("rows") == pytest.approx(epsilon_of(releases**0.5, 1e-5))
-    ledger.charge("rows", "second", 1.0)  # neither locked nor in doubt
-    assert ledger.spent("rows") == pytest.approx(epsilon_of(2**0.5, 1e-5))
+    assert ledger.spent(ROWS) == pytest.approx(epsilon_of(releases**0.5, 1e-5))
+    ledger.charge(ROWS, "second", 1.0)  # neither locked nor in doubt
+    assert ledger.spent(ROWS) == pytest.approx(epsilon_of(2**0.5, 1e-5))
 
 
 MANY = """
 import sys
 from pathlib import Path
-from afcl.privacy import ledger
+from afcl.privacy import files
+from afcl.privacy.ledger import DataSet, Ledger
 if sys.argv[3] == "no-fcntl":
-    ledger.fcntl = None
+    files.fcntl = None
+ROWS = DataSet("rows", ("r",))
 for i in range(20):
-    ledger.Ledger(Path(sys.argv[1]), None).charge("rows", f"{sys.argv[2]} {i}", 1.0)
+    Ledger(Path(sys.argv[1]), None).charge(ROWS, f"{sys.argv[2]} {i}", 1.0)
 """
 
 
@@ -240,19 +362,19 @@ def test_two_processes_at_once_lose_nothing(tmp_path, how):
         for name in ("a", "b")
     ]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
-    assert Ledger(path, None).spent("rows") == pytest.approx(epsilon_of(40**0.5, 1e-5))
+    assert Ledger(path, None).spent(ROWS) == pytest.approx(epsilon_of(40**0.5, 1e-5))
 
 
 def test_without_locks_of_the_system_a_file_left_behind_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger_module, "fcntl", None)
-    monkeypatch.setattr(ledger_module, "PATIENCE", 0.05)
+    monkeypatch.setattr(files, "fcntl", None)
+    monkeypatch.setattr(files, "PATIENCE", 0.05)
     path = tmp_path / "ledger.json"
     ledger = Ledger(path, None)
-    ledger.charge("rows", "first", FOUR)
+    ledger.charge(ROWS, "first", FOUR)
     left = tmp_path / "ledger.json.lock"
     assert not left.exists()
     left.touch()
     with pytest.raises(InputError, match="delete the file if there is none"):
-        ledger.charge("rows", "second", FOUR)
+        ledger.charge(ROWS, "second", FOUR)
     left.unlink()
-    ledger.charge("rows", "second", FOUR)
+    ledger.charge(ROWS, "second", FOUR)

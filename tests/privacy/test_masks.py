@@ -20,9 +20,11 @@ from afcl.core.refine import cells_from, moments_from
 from afcl.core.tasks import (
     COUNT,
     OPENING,
+    PRESENCE,
     SCORE,
     SUM,
     UNIT,
+    Evidence,
     Question,
     SeedPartition,
     Task,
@@ -64,6 +66,46 @@ def cohort(n=4, rows=30, d=2, seed=0):
         return Task(number, question.kind, who, public, place, question)
 
     return members, task
+
+
+def all_answer(members, task, question, memories=None, number=0):
+    """Let everybody answer a question, after one about who holds the rows of sums.
+
+    Returns parts and memories.
+    """
+    memories = memories or [None] * len(members)
+    tasks = [task(i, question, number) for i in range(len(members))]
+    if question.kind == SUM and not members[0].plain:
+        about = Question(PRESENCE, question.partitions)
+        shown, memories = all_answer(members, task, about, memories, number)
+        tasks = with_evidence(tasks, shown)
+    both = [
+        answer(each, member, memory, PARAMS)
+        for each, member, memory in zip(tasks, members, memories, strict=True)
+    ]
+    return [part for part, _ in both], [memory for _, memory in both]
+
+
+def with_evidence(tasks, shown):
+    """Return tasks of sums that show who holds the groups."""
+    parts = np.stack([part.values for part in shown])
+    opened = PARAMS.threshold.opened(added(list(parts))).astype(np.int64)
+    tags = np.stack([part.tags for part in shown])
+    return [
+        dataclasses.replace(
+            each,
+            question=dataclasses.replace(each.question, opened=opened),
+            evidence=Evidence(parts, tags[:, place]),
+        )
+        for place, each in enumerate(tasks)
+    ]
+
+
+def first_answers(members, task, question, memory=None, number=0):
+    """Let the first member answer, which has answered something before."""
+    memories = [memory] + [None] * (len(members) - 1)
+    parts, memories = all_answer(members, task, question, memories, number)
+    return parts[0], memories[0]
 
 
 def coarse(groups=GROUPS, d=2, seed=9):
@@ -118,12 +160,9 @@ def test_a_mask_looks_uniform_and_belongs_to_its_purpose():
 
 
 def test_the_sum_of_parts_is_the_sum_of_plain_numbers_bit_for_bit():
-    members, task = cohort()
+    members, task = cohort(rows=300)
     for question in questions():
-        parts = [
-            answer(task(i, question), m, None, PARAMS)[0].values
-            for i, m in enumerate(members)
-        ]
+        parts = [each.values for each in all_answer(members, task, question)[0]]
         plain = [numbers_for(question, m.rows) for m in members]
         assert np.array_equal(added(parts), sum(plain))
         for part, own in zip(parts, plain, strict=True):
@@ -132,16 +171,14 @@ def test_the_sum_of_parts_is_the_sum_of_plain_numbers_bit_for_bit():
 
 
 def test_plain_parts_add_up_to_what_masked_ones_do():
-    members, task = cohort()
+    members, task = cohort(rows=300)
     for question in questions():
         sums = []
         for plain in (False, True):
             sealed = [dataclasses.replace(m, plain=plain) for m in members]
-            given = [
-                answer(task(i, question), m, None, PARAMS) for i, m in enumerate(sealed)
-            ]
-            sums.append(added([part.values for part, _ in given]))
-            assert all(memory.tasks for _, memory in given)
+            parts, memories = all_answer(sealed, task, question)
+            sums.append(added([part.values for part in parts]))
+            assert all(memory.tasks for memory in memories)
         assert np.array_equal(*sums)
 
 
@@ -223,6 +260,8 @@ def test_streamed_rows_give_the_numbers_of_the_table():
     views = [protection(PARAMS).view(rows, _own()) for rows in (X, Streamed(X))]
     assert views[0].public == views[1].public
     for question in questions():
+        if question.kind == SUM:
+            continue  # who holds the rows is said in the same way
         keys = (views[0].public, *task(0, question).keys[1:])
         asked = dataclasses.replace(task(0, question), keys=keys)
         said = [
@@ -241,7 +280,7 @@ def test_sums_that_do_not_fit_are_refused():
     members, task = cohort()
     far = dataclasses.replace(members[0], rows=members[0].rows + 1e12)
     with pytest.raises(InputError, match="common scale"):
-        answer(task(0, questions()[1]), far, None, PARAMS)
+        first_answers([far, *members[1:]], task, questions()[1])
 
 
 # ------------------------------------------------------------------ what is refused
@@ -259,7 +298,7 @@ def test_a_client_answers_the_same_task_again_and_no_eighth():
     assert same == memory
     for question in questions():
         with pytest.raises(RejectedMessage, match="too many"):
-            answer(task(0, question, 99), members[0], memory, PARAMS)
+            first_answers(members, task, question, memory, 99)
     more = dataclasses.replace(PARAMS, passes=7)
     assert answer(task(0, count, 99), members[0], memory, more)
     assert isinstance(memory, Asked)
@@ -269,9 +308,22 @@ def test_all_questions_of_a_run_may_be_asked_in_their_order():
     members, task = cohort()
     memory = None
     for question in questions():
-        _, memory = answer(task(0, question), members[0], memory, PARAMS)
+        _, memory = first_answers(members, task, question, memory)
     assert memory is not None
     assert len(memory.tasks) == 5
+    assert len(memory.present) == 2
+
+
+def test_who_holds_rows_is_said_twice_and_once_anew():
+    members, task = cohort()
+    about, memory = Question(PRESENCE, (coarse(),)), None
+    for number in (0, 0, 1, 2):
+        _, memory = answer(task(0, about, number), members[0], memory, PARAMS)
+    with pytest.raises(RejectedMessage, match="too many"):
+        answer(task(0, about, 3), members[0], memory, PARAMS)
+    assert memory is not None
+    assert len(memory.present) == 3
+    assert memory.tasks == ()
 
 
 @pytest.mark.parametrize(
@@ -291,9 +343,9 @@ def test_all_questions_of_a_run_may_be_asked_in_their_order():
 def test_sums_that_are_not_nested_are_refused(given, then, kind):
     """The difference of two sums must be a sum of groups that were released."""
     members, task = cohort()
-    _, memory = answer(task(0, Question(SUM, given)), members[0], None, PARAMS)
+    _, memory = first_answers(members, task, Question(SUM, given))
     with pytest.raises(RejectedMessage, match="do not lie inside"):
-        answer(task(0, Question(kind, then)), members[0], memory, PARAMS)
+        first_answers(members, task, Question(kind, then), memory)
 
 
 def test_sums_that_were_read_are_not_asked_anew():
@@ -302,7 +354,7 @@ def test_sums_that_were_read_are_not_asked_anew():
     count, summed, counted, *_ = questions()
     memory = None
     for question in (count, summed, counted):
-        _, memory = answer(task(0, question), members[0], memory, PARAMS)
+        _, memory = first_answers(members, task, question, memory)
     with pytest.raises(RejectedMessage, match="do not lie inside"):
         answer(task(0, count, 1), members[0], memory, PARAMS)
 
@@ -333,7 +385,7 @@ def test_sums_that_were_never_read_may_be_asked_anew_of_fewer():
             )
         state = cohorts.prepare(state)
     assert phases[:5] == [(COUNT, 5)] * 5
-    assert phases[10::4] == [(COUNT, 4), (SUM, 4), (COUNT, 4), (SUM, 4)]
+    assert phases[15::4] == [(kind, 4) for kind in 2 * (COUNT, PRESENCE, SUM)]
     assert state.spoken == {0, 1, 2, 3}
 
 
@@ -353,6 +405,9 @@ def test_the_digest_tells_tasks_apart():
             dataclasses.replace(told, question=question)
             for question in (
                 *questions()[:3],
+                Question(PRESENCE, (outer, inner)),
+                Question(SUM, (outer, inner), opened=np.ones(6, dtype=np.int64)),
+                Question(SUM, (outer, inner), opened=np.zeros(6, dtype=np.int64)),
                 Question(SUM, (outer, moved)),
                 Question(SUM, (outer, joined)),
                 Question(SUM, (outer, elsewhere)),
@@ -379,13 +434,13 @@ def test_two_tasks_of_one_cohort_never_share_a_mask():
         count,
         Question(COUNT, (moved,)),
         # The same partition, counted and summed.
+        Question(PRESENCE, count.partitions),
         Question(SUM, count.partitions),
         summed,
         score,
     )
     said = [
-        answer(task(0, each), members[0], None, PARAMS)[0].values.view(np.uint64)
-        for each in every
+        first_answers(members, task, each)[0].values.view(np.uint64) for each in every
     ]
     for i, one in enumerate(said):
         for two in said[:i]:
@@ -412,6 +467,124 @@ def test_tasks_of_a_lying_server_are_refused(change):
         change = {**change, "keys": told.keys[: change["keys"]]}
     with pytest.raises(RejectedMessage):
         answer(dataclasses.replace(told, **change), members[0], None, PARAMS)
+
+
+# ------------------------------------------------------- who holds what is summed
+
+
+FEW = DefaultParams(privacy="secure+summary", min_cell=5)
+
+
+def held_by(*counts, d=2):
+    """Members whose rows lie around three places, so many at each; and their tasks.
+
+    The first of the three groups is around 0, the others are far from it.
+    """
+    rng = np.random.default_rng(5)
+    members, task = cohort(len(counts))
+    places = np.array([[0.1] * d, [0.5] * d, [0.9] * d])
+    rows = [
+        np.repeat(places, own, axis=0) + 0.01 * rng.random((sum(own), d))
+        for own in counts
+    ]
+    sealed = [
+        dataclasses.replace(m, rows=X, shown=X)
+        for m, X in zip(members, rows, strict=True)
+    ]
+    none = np.zeros(3, dtype=np.int64)
+    return sealed, task, SeedPartition(places, none, np.arange(3))
+
+
+def presence(members, task, partition):
+    return all_answer(members, task, Question(PRESENCE, (partition,)))
+
+
+def test_presence_is_counted_and_nobody_counts_for_many():
+    """Five rows need three members, as each counts for two rows at most."""
+    members, task, groups = held_by((2000, 1, 0), (1, 1, 3), (0, 3, 0))
+    parts, _ = presence(members, task, groups)
+    total = added([part.values for part in parts])
+    assert (total % 2**16).tolist() == [2, 3, 1]
+    assert (total // 2**16).tolist() == [3, 4, 2]
+    assert not FEW.threshold.opened(total).any()
+    assert PARAMS.threshold.cap == 2
+    members, task, groups = held_by((2, 5, 1), (2, 0, 1), (1, 0, 3))
+    total = added([part.values for part in presence(members, task, groups)[0]])
+    assert FEW.threshold.opened(total).tolist() == [True, False, False]
+
+
+def test_a_group_that_few_hold_is_summed_without_who_holds_a_few_rows():
+    """A cluster at one site stays to be found; a single row is never in the sum."""
+    members, task, groups = held_by((40, 6, 2), (1, 6, 2), (0, 0, 1))
+    parts, _ = all_answer(members, task, Question(SUM, (groups,)))
+    table = added([part.values for part in parts]).reshape(3, -1)
+    assert table[:, 0].tolist() == [40, 12, 5]
+
+
+def lies(kind, tasks, shown):
+    """Return the first member's task as a lying server has it."""
+    told = tasks[0]
+    parts, tags = told.evidence.parts.copy(), told.evidence.tags.copy()
+    if kind == "opened":
+        bits = np.ones(3, dtype=np.int64)
+        return dataclasses.replace(
+            told, question=dataclasses.replace(told.question, opened=bits)
+        )
+    if kind == "changed":
+        parts[1, 0] += 2 + 2 * 2**16
+    elif kind == "own changed":
+        parts[0, 0] += 2 + 2 * 2**16
+    elif kind == "tag of another":
+        parts[1] += 1
+        tags[1] = shown[1].tags[2]
+    elif kind == "swapped":
+        parts[[1, 2]], tags[[1, 2]] = parts[[2, 1]], tags[[2, 1]]
+    elif kind == "narrow":
+        parts = parts[:, :2]
+    elif kind == "short":
+        tags = tags[:2]
+    changed = dataclasses.replace(told, evidence=Evidence(parts, tags))
+    if kind == "none":
+        return dataclasses.replace(changed, evidence=None)
+    if kind == "bits missing":
+        question = dataclasses.replace(told.question, opened=None)
+        return dataclasses.replace(changed, question=question)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("none", "shown to be held"),
+        ("bits missing", "shown to be held"),
+        ("opened", "fewer than 3 members"),
+        ("changed", "changed on the way"),
+        ("own changed", "changed on the way"),
+        ("tag of another", "changed on the way"),
+        ("swapped", "changed on the way"),
+        ("narrow", "whole numbers"),
+        ("short", "whole numbers"),
+    ],
+)
+def test_a_server_cannot_make_up_who_holds_a_group(kind, text):
+    members, task, groups = held_by((40, 6, 2), (1, 6, 2), (0, 0, 1))
+    shown, memories = presence(members, task, groups)
+    question = Question(SUM, (groups,))
+    tasks = with_evidence([task(i, question) for i in range(3)], shown)
+    with pytest.raises(RejectedMessage, match=text):
+        answer(lies(kind, tasks, shown), members[0], memories[0], PARAMS)
+    assert answer(tasks[0], members[0], memories[0], PARAMS)
+
+
+def test_sums_are_of_what_was_asked_who_holds():
+    members, task, groups = held_by((40, 6, 2), (1, 6, 2), (0, 0, 1))
+    shown, memories = presence(members, task, groups)
+    moved = dataclasses.replace(groups, seeds=groups.seeds + 1e-6)
+    tasks = with_evidence([task(i, Question(SUM, (moved,))) for i in range(3)], shown)
+    with pytest.raises(RejectedMessage, match="nobody was asked who holds"):
+        answer(tasks[0], members[0], memories[0], PARAMS)
+    with pytest.raises(RejectedMessage, match="nobody was asked who holds"):
+        answer(tasks[0], members[0], None, PARAMS)
 
 
 SIX = np.zeros(6, dtype=np.int64)

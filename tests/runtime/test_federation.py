@@ -227,7 +227,7 @@ def test_levels_replay_to_the_same_bits(tmp_path, options):
     assert_same(folder, tables)
 
 
-def test_dp_needs_bounds_and_keeps_a_ledger(tmp_path):
+def test_dp_needs_bounds_and_keeps_a_ledger(tmp_path, home):
     _, folders = write_sites(tmp_path)
     with pytest.raises(InputError, match="public bounds"):
         serve_run(
@@ -237,8 +237,8 @@ def test_dp_needs_bounds_and_keeps_a_ledger(tmp_path):
     folder = plan(tmp_path / "b", options={"privacy": "dp(8)"}, ranges=bounds)
     serve_run(ListEngine(folders), folder)
     assert read_result(folder)["n_clusters"] == 4
-    for home in folders.values():
-        assert (home / "ledger.json").is_file()
+    accounts = json.loads((home / "ledger.json").read_text())["accounts"]
+    assert [len(account["released"]) for account in accounts] == [1] * len(folders)
 
 
 @pytest.mark.parametrize("crash_at", range(8, 36, 4))

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from afcl.core.messages import Cells, Hello, Level, Plan, Positions, Summary, Update
-from afcl.core.protocol import client_rng
+from afcl.core.protocol import client_rng, keep_nothing
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import CodecError, RejectedMessage
 from afcl.methods import get_method
 from afcl.methods.afcl import Afcl
+from afcl.privacy.accountant import mu_of
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.site import Site, shown_rows
 from afcl.scale import Box, Ranges
@@ -127,11 +128,8 @@ class Counting(Afcl):
     def parameters(self, **options):
         return options
 
-    def view(self, X, params, rng):
+    def view(self, X, params, rng, keep=keep_nothing):
         return X
-
-    def spends(self, params, contact):
-        return 0.0
 
     def settle(self, params, n_rows):
         return {**params, "n_rows": n_rows}
@@ -223,22 +221,47 @@ def test_noise_and_keys_come_from_the_sites_own_secret():
         assert said[3] == said[4]
 
 
-def test_what_costs_is_charged_before_it_is_sent():
+def test_noise_is_another_one_under_other_terms_and_no_function_of_the_rows():
+    """Who shifts the box must not learn from equal bytes that no row lies between."""
+    low, span = ROWS.min(axis=0) - 1, np.ptp(ROWS, axis=0) + 2
+    boxes = [Box(low, span), Box(low - 1e-9, span), Box(low, span + 1e-9)]
+    for level in ("dp(4)", "dp-rounds(4)"):
+        terms = private(f'{{"privacy": "{level}"}}')
+        said = [
+            Site(ROWS, secret=b"mine").answer(encode(AskHello(replace(terms, box=box))))
+            for box in (*boxes, boxes[0])
+        ]
+        assert said[0] == said[3]
+        assert len(set(said)) == 3
+        # Far away and all in one place: nothing but noise is left to differ.
+        far = [replace(terms, box=Box(low - 1e6 - i, span)) for i in range(2)]
+        ones = [Site(ROWS, secret=b"mine").answer(encode(AskHello(t))) for t in far]
+        assert ones[0] != ones[1]
+
+
+@pytest.mark.parametrize("first", ["hello", "step"])
+def test_what_costs_is_charged_when_it_is_made_whoever_asks_for_it(first):
+    """A step is not free because no hello was asked for before."""
     paid = []
     terms = private('{"privacy": "dp(4)"}')
-    site = Site(ROWS, charge=lambda purpose, mu: paid.append((purpose, mu)))
-    asked(AskHello(terms), site)
-    asked(AskStep(terms, 1, 1, PLAN), site)
-    method = Afcl()
-    assert paid == [("run 0", method.spends(method.parameters(privacy="dp(4)"), 0))]
+
+    def keep(what, make, cost=0.0):
+        paid.append((what, cost))
+        return make()
+
+    site = Site(ROWS, keep=keep)
+    requests = [AskHello(terms), AskStep(terms, 1, 1, PLAN)]
+    for request in requests if first == "hello" else requests[::-1]:
+        asked(request, site)
+    assert paid == [("synopsis dp(4) of cells of 5 rows", mu_of(4, 1e-5))]
 
 
 def test_who_cannot_pay_says_nothing():
-    def refuse(purpose, mu):
+    def refuse(what, make, cost=0.0):
         raise RejectedMessage("spent")
 
     terms = private('{"privacy": "dp-rounds(4)"}')
-    site = Site(ROWS, charge=refuse)
+    site = Site(ROWS, keep=refuse)
     for request in (AskHello(terms), AskStep(terms, 1, 1, PLAN)):
         with pytest.raises(RejectedMessage, match="spent"):
             asked(request, site)

@@ -21,7 +21,7 @@ from afcl.privacy.accountant import compose, epsilon_of
 from afcl.privacy.attacks import Exchange, Released
 from afcl.privacy.levels import MASKS, Level
 from afcl.runtime.codec import decode
-from afcl.runtime.site import Site
+from afcl.runtime.site import Site, settled
 from afcl.scale import Ranges
 
 #: Masked bytes that are less likely than this if they were uniform are not.
@@ -133,7 +133,8 @@ def _plain(run: Tapped, one: Exchange) -> bool:
         return False
     questions = {opening: question for question, opening in OPENING.items()}
     working = run.sites[one.client].working(one.request.terms)
-    own = numbers_for(task.question, working.rows)
+    _, params = settled(one.request.terms)
+    own = numbers_for(task.question, working.rows, params.threshold)
     if own.tobytes() in part.values.tobytes():
         return True
     masked = task.public is None and part.phase not in questions

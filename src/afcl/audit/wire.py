@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Broadcast, Cells
-from afcl.core.protocol import AnyMethod
+from afcl.core.protocol import AnyMethod, KeptT
 from afcl.core.terms import Terms
 from afcl.methods import get_method
+from afcl.methods.afcl import Shown
 from afcl.methods.presets import PRESETS
 from afcl.privacy.attacks import Exchange
 from afcl.privacy.levels import Level, parse_level
@@ -47,7 +48,8 @@ class TappedSite(Site):
         self.wire: list[tuple[bytes, bytes]] = []
         self.charged: dict[str, float] = {}
         self.stood: set[bytes] = set()
-        super().__init__(rows, charge=self._note)
+        self._said: dict[str, Any] = {}
+        super().__init__(rows, keep=self._once)
 
     def answer(self, request: bytes) -> bytes:
         """Answer, and keep both."""
@@ -58,17 +60,29 @@ class TappedSite(Site):
     def working(self, terms: Terms) -> Any:
         """Return what this site's level lets it work on."""
         method, params = settled(terms)
-        return self._working(terms, method, params)
+        return _stands(self._working(terms, method, params))
 
     def _working(self, terms: Terms, method: AnyMethod, params: Any) -> Any:
         view = super()._working(terms, method, params)
-        cells = view.shown if isinstance(view, Sealed) else view
+        stands = _stands(view)
+        cells = stands.shown if isinstance(stands, Sealed) else stands
         if isinstance(cells, Cells):
             self.stood.add(encode(cells))
         return view
 
-    def _note(self, purpose: str, cost: float) -> None:
-        self.charged[purpose] = cost
+    def _once(self, what: str, make: Callable[[], KeptT], cost: float = 0.0) -> KeptT:
+        """Keep what is said, as a site of a live run does."""
+        if what not in self._said:
+            self._said[what] = make()
+            if cost > 0:
+                self.charged[what] = cost
+        kept: KeptT = self._said[what]
+        return kept
+
+
+def _stands(view: Any) -> Any:
+    """Return what stands for the rows in a client's view."""
+    return view.stands if isinstance(view, Shown) else view
 
 
 class Curious:

@@ -7,18 +7,27 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from afcl.cli.report import write_at_the_end
 from afcl.core.protocol import AnyMethod
 from afcl.data.sites import Sites, SiteTable
+from afcl.privacy.files import kept_secret
 from afcl.runtime import results
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import simulate
 from afcl.trace import Event, Trace, to_line
+
+#: What the noise of a run is drawn from, until it is done.
+SECRET = "secret.bin"
+NOT_A_GUARANTEE = (
+    "Noise was drawn from the seed, so that the run can be repeated: simulated, not a "
+    "guarantee."
+)
 
 
 def execute(
@@ -41,6 +50,10 @@ def execute(
         run=identity[:12],
         names=names,
     )
+    secret = out / SECRET
+    if spec.noisy and not parameters["seeded_noise"]:
+        # An interrupted run goes on with the same noise.
+        spec = replace(spec, secret=kept_secret(secret))
     with (
         Journal(out / results.JOURNAL, identity) as journal,
         open(out / results.TRACE, "w") as lines,
@@ -61,12 +74,15 @@ def execute(
             clock=time.time,
         )
     result = results.describe_simulated(outcome, names, sites.columns, parameters)
+    if spec.noisy and spec.secret is None:
+        result["note"] = f"{result.get('note', '')} {NOT_A_GUARANTEE}".strip()
     labels = {
         source.name: source.in_input_order(values)
         for source, values in zip(sites.tables, outcome.labels, strict=True)
     }
     results.write_result(out, result, labels)
     write_at_the_end(out)
+    secret.unlink(missing_ok=True)
     return result
 
 

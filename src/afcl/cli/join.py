@@ -49,9 +49,37 @@ Budget = Annotated[
     float | None,
     typer.Option(help="Epsilon that all runs at 'dp' may cost these rows together."),
 ]
+Cohort = Annotated[
+    int,
+    typer.Option(min=3, help="Be summed with sites only if they are so many, or more."),
+]
+Holders = Annotated[
+    int,
+    typer.Option(min=2, help="Sites that hold rows of a group before it is summed."),
+]
+Runs = Annotated[
+    int,
+    typer.Option(min=1, help="Runs without an epsilon that may describe these rows."),
+]
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder that keeps what was said of the rows, for all runs "
+        "(AFCL_HOME, or afcl in the user's state folder).",
+        metavar="DIR",
+    ),
+]
 LedgerFile = Annotated[
     Path | None,
-    typer.Option(help="File that keeps what they have cost (DIR/ledger.json)."),
+    typer.Option(help="File that keeps what they have cost (HOME/ledger.json)."),
+]
+DataSetName = Annotated[
+    str,
+    typer.Option(help="What these rows are called from run to run (file and columns)."),
+]
+Changed = Annotated[
+    bool,
+    typer.Option("--changed", help="The rows have changed since the last run."),
 ]
 Port = Annotated[
     int | None,
@@ -94,8 +122,14 @@ def join(
         str, typer.Option(help="Take part in this method only.")
     ] = "afcl",
     privacy: Level = "summary",
+    cohort: Cohort = 3,
+    holders: Holders = 3,
     budget: Budget = None,
+    runs: Runs = 3,
+    home: Home = None,
     ledger: LedgerFile = None,
+    dataset: DataSetName = "",
+    changed: Changed = False,
     stream: Stream = None,
     port: Port = None,
     engine: EngineName = DEFAULT,
@@ -110,22 +144,32 @@ def join(
 
     _check_keys(insecure, ca, key)
     asked = Membership(
-        str(data.resolve()),
-        name,
-        tuple(columns),
-        tuple(drop),
-        missing,
-        _units(units),
-        min_cell,
-        method,
-        str(parse_level(privacy)),
-        budget,
-        "" if ledger is None else str(ledger.resolve()),
-        stream,
+        data=str(data.resolve()),
+        name=name,
+        columns=tuple(columns),
+        drop=tuple(drop),
+        missing=missing,
+        units=_units(units),
+        min_cell=min_cell,
+        method=method,
+        privacy=str(parse_level(privacy)),
+        cohort=cohort,
+        holders=holders,
+        budget=budget,
+        runs=runs,
+        home=_resolved(home),
+        ledger=_resolved(ledger),
+        dataset=dataset,
+        changed=changed,
+        stream=stream,
     )
     if _enter(out, asked, insecure):
         launcher = get_launcher(engine)
         _take_part(launcher, address, out.resolve(), ca, key, port or 0)
+
+
+def _resolved(path: Path | None) -> str:
+    return "" if path is None else str(path.resolve())
 
 
 def _check_keys(insecure: bool, ca: Path | None, key: Path | None) -> None:
@@ -178,6 +222,10 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         asked,
         run=before.run,
         fingerprint=before.fingerprint,
+        rows=before.rows,
+        asked=before.asked,
+        terms=before.terms,
+        steps=before.steps,
         state=before.state,
         reason=before.reason,
     )

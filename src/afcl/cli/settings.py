@@ -26,6 +26,10 @@ Cohort = Annotated[
     int | None,
     typer.Option(help="Sites whose sums are read together (all, at least 3)."),
 ]
+Holders = Annotated[
+    int | None,
+    typer.Option(help="Sites that hold rows of a group before it is summed (3)."),
+]
 #: Typed, it makes `allow_one` false, as a TOML file calls it.
 AtLeastTwo = Annotated[
     bool | None,
@@ -40,6 +44,14 @@ Granularity = Annotated[
     typer.Option(
         help="Which believable k is the answer: auto (the best), coarse (the "
         "smallest) or fine (the largest)."
+    ),
+]
+SeededNoise = Annotated[
+    bool | None,
+    typer.Option(
+        "--seeded-noise",
+        help="Draw the noise of dp from the seed, to repeat a run: no guarantee.",
+        show_default=False,
     ),
 ]
 Stream = Annotated[
@@ -67,6 +79,7 @@ DEFAULTS: dict[str, Any] = {
     "privacy": None,
     "min_cell": 5,
     "cohort": None,
+    "holders": 3,
     "max_cells": 1 << 20,
     "ranges": (),
     "seed": 0,
@@ -78,6 +91,7 @@ DEFAULTS: dict[str, Any] = {
     "criterion": "auto",
     "allow_one": True,
     "granularity": "auto",
+    "seeded_noise": False,
     "contacts": 3,
     "max_rounds": 100,
 }

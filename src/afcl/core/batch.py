@@ -22,7 +22,7 @@ from afcl.core.draws import uniforms
 from afcl.core.messages import Cells, LevelReply, Plan, Summary
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import CLIENT
-from afcl.core.tasks import Cohort
+from afcl.core.tasks import ANYBODY, Cohort, Threshold
 
 T = TypeVar("T")
 
@@ -183,7 +183,10 @@ def _packed(places: Ints, held: Ints, out: tuple[Ints, Floats, Floats]) -> Cells
 
 
 def cohort_sums(
-    tables: Tables, asked: Sequence[tuple[Cohort, Ints]], spread: Spread = at_once
+    tables: Tables,
+    asked: Sequence[tuple[Cohort, Ints]],
+    spread: Spread = at_once,
+    threshold: Threshold = ANYBODY,
 ) -> list[Ints]:
     """Return the sum of these members' parts, before masking, for every cohort.
 
@@ -191,15 +194,18 @@ def cohort_sums(
     """
 
     def some(index: Ints) -> list[Ints]:
-        return [_cohort_sum(tables, *asked[i]) for i in index.tolist()]
+        chosen = [asked[i] for i in index.tolist()]
+        return [_cohort_sum(tables, c, members, threshold) for c, members in chosen]
 
     parts = spread(some, np.arange(len(asked)))
     return [values for part in parts for values in part]
 
 
-def _cohort_sum(tables: Tables, cohort: Cohort, members: Ints) -> Ints:
+def _cohort_sum(
+    tables: Tables, cohort: Cohort, members: Ints, threshold: Threshold
+) -> Ints:
     assert cohort.question is not None
     sizes = tables.sizes[members]
     firsts = tables.offsets[members] - offsets_of(sizes)[:-1]
     rows = np.arange(int(sizes.sum())) + np.repeat(firsts, sizes)
-    return numbers_of_many(cohort.question, tables.rows[rows], sizes)
+    return numbers_of_many(cohort.question, tables.rows[rows], sizes, threshold)

@@ -33,14 +33,17 @@ from afcl.core.messages import (
     is_table,
     refuse_unless,
 )
+from afcl.core.params import MOST_SEEDS, DefaultParams
 from afcl.core.state import ServerState, total
-from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, Question, SeedPartition
+from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, SUM, Question, SeedPartition
 from afcl.registry import AUTO
 
 #: Most rows a client may register: no sum over all clients overflows.
 MOST_ROWS = 1 << 40
 #: Most cells of one message, unless more seeds than that were asked for.
 MOST_CELLS = 256
+#: Most parts of a partition that a cohort is asked about.
+MOST_PARTS = 20_000
 #: The box is [0, 1] in agreed units; one width below it is allowed,
 LOW = -1.0
 #: and one above.
@@ -110,20 +113,34 @@ def check_update(state: ServerState, update: Update) -> None:
         )
 
 
-def check_plan(plan: Any, n_features: int) -> None:
+def check_plan(plan: Any, n_features: int, params: DefaultParams) -> None:
     """Refuse, at a client, a plan that no honest server sends."""
     refuse_unless(isinstance(plan, Plan), "expected seeds and candidates")
     refuse_unless(_is_table(plan.seeds, n_features), "seeds do not fit the rows")
     refuse_unless(isinstance(plan.candidates, tuple), "expected a tuple of candidates")
-    _check_levels(plan.candidates, n_features)
+    most = _most_seeds(params)
+    refuse_unless(
+        plan.seeds.shape[0] <= most,
+        f"asked about {plan.seeds.shape[0]} seeds, agreed were at most {most}",
+    )
+    _check_levels(plan.candidates, n_features, params)
 
 
-def _check_levels(levels: tuple[Any, ...], n_features: int) -> None:
+def _check_levels(
+    levels: tuple[Any, ...], n_features: int, params: DefaultParams
+) -> None:
+    most, largest = most_levels(params), _most_seeds(params)
+    refuse_unless(
+        len(levels) <= most,
+        f"asked about {len(levels)} candidate levels, agreed were at most {most}",
+    )
     for level in levels:
         refuse_unless(isinstance(level, Level), "expected levels as candidates")
         refuse_unless(
-            _is_table(level.centers, n_features) and level.centers.shape[0] >= 2,
-            "a candidate's centres do not fit the rows, or are fewer than two",
+            _is_table(level.centers, n_features)
+            and 2 <= level.centers.shape[0] <= largest,
+            "a candidate's centres do not fit the rows, or are fewer than two, or more "
+            f"than {largest}",
         )
         k = level.centers.shape[0]
         refuse_unless(
@@ -133,7 +150,7 @@ def _check_levels(levels: tuple[Any, ...], n_features: int) -> None:
         )
 
 
-def check_question(question: Any, n_features: int) -> None:
+def check_question(question: Any, n_features: int, params: DefaultParams) -> None:
     """Refuse, at a client, a question that no honest server asks."""
     refuse_unless(isinstance(question, Question), "expected a question")
     refuse_unless(question.kind in OPENING, f"{question.kind!r} cannot be answered")
@@ -145,20 +162,30 @@ def check_question(question: Any, n_features: int) -> None:
         and not about[question.kind != SCORE],
         "expected partitions, or clusterings",
     )
+    refuse_unless(
+        question.opened is None or question.kind == SUM,
+        "groups are opened where they are summed",
+    )
     n_groups = 1
     for partition in question.partitions:
         refuse_unless(
             isinstance(partition, SeedPartition)
             and _is_table(partition.seeds, n_features)
+            and partition.seeds.shape[0] <= MOST_PARTS
             and _are_numbers(partition.parents, partition.seeds.shape[0])
             and _are_numbers(partition.groups, partition.seeds.shape[0]),
-            "every seed needs a parent and a group, and the agreed columns",
+            "every seed needs a parent and a group, and the agreed columns, and there "
+            f"are at most {MOST_PARTS}",
         )
         refuse_unless(
             _is_nested(partition, n_groups), "groups must lie inside each other"
         )
         n_groups = partition.n_groups
-    _check_levels(question.levels, n_features)
+    refuse_unless(
+        question.opened is None or _are_bits(question.opened, n_groups),
+        "of every group it is said whether it is opened",
+    )
+    _check_levels(question.levels, n_features, params)
 
 
 def _are_numbers(array: Any, length: int) -> bool:
@@ -168,6 +195,16 @@ def _are_numbers(array: Any, length: int) -> bool:
         and array.dtype == np.int64
         and array.shape == (length,)
         and bool(np.all((array >= 0) & (array < length)))
+    )
+
+
+def _are_bits(array: Any, length: int) -> bool:
+    """Whether these are so many zeros and ones."""
+    return (
+        isinstance(array, np.ndarray)
+        and array.dtype == np.int64
+        and array.shape == (length,)
+        and bool(np.all((array == 0) | (array == 1)))
     )
 
 
@@ -201,9 +238,19 @@ def _check_number(state: ServerState, found: int, now: bool) -> None:
         not (now and state.sent) or found == expected,
         f"expected {expected} candidate levels, got {found}",
     )
-    most = state.params.candidates + 1
-    most += BY_FREE_BIC if state.params.criterion == AUTO else 0
+    most = most_levels(state.params)
     refuse_unless(found <= most, f"at most {most} levels are sent, got {found}")
+
+
+def most_levels(params: DefaultParams) -> int:
+    """Return the most candidate levels that clients are asked about at once."""
+    by_bic = BY_FREE_BIC if params.criterion == AUTO else 0
+    return params.candidates + 1 + by_bic
+
+
+def _most_seeds(params: DefaultParams) -> int:
+    """Return the most seeds that clients are asked about at once."""
+    return max(MOST_SEEDS, params.n_seeds or 0)
 
 
 def _check_valleys(valleys: Any, n_rows: int, most: int) -> None:

@@ -71,14 +71,14 @@ def condense(X: View, params: DefaultParams, rng: np.random.Generator) -> Cells:
 def reply(X: View, plan: Plan, params: DefaultParams) -> Summary:
     """Answer a broadcast: cells around the seeds, and a view of each candidate."""
     if isinstance(X, Cells):
-        check_plan(plan, X.means.shape[1])
+        check_plan(plan, X.means.shape[1], params)
         seen = [(_around(X, plan.seeds), np.zeros(2), np.empty((0, 3)))]
         weights = X.counts.astype(np.float64)
         for level in plan.candidates:
             counted = valleys(X.means, weights, level.centers)
             seen.append((_around(X, level.centers), _scored(X, level), counted))
     else:
-        check_plan(plan, X.shape[1])
+        check_plan(plan, X.shape[1], params)
         sets = [plan.seeds, *(level.centers for level in plan.candidates)]
         seen = _summaries(as_rows(X), sets, plan.candidates)
     cells, owners = _released(*seen[0][0], params.min_cell)

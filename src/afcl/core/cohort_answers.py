@@ -15,7 +15,17 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells, Level
 from afcl.core.rows import Rows, as_rows
-from afcl.core.tasks import COUNT, PER_CLUSTER, SCORE, Question, SeedPartition
+from afcl.core.tasks import (
+    ANYBODY,
+    FIELD,
+    PER_CLUSTER,
+    PRESENCE,
+    SCORE,
+    SUM,
+    Question,
+    SeedPartition,
+    Threshold,
+)
 from afcl.exceptions import InputError
 from afcl.kernels import assign, silhouettes, valleys
 
@@ -26,7 +36,7 @@ View: TypeAlias = Floats | Rows | Cells
 LARGEST = 2.0**50
 
 
-def numbers_for(question: Question, view: View) -> Ints:
+def numbers_for(question: Question, view: View, threshold: Threshold = ANYBODY) -> Ints:
     """Return a member's own numbers, before they are masked."""
     if isinstance(view, Cells):
         totals = _totals(question, view, _alone(len(view)), 1)
@@ -35,16 +45,36 @@ def numbers_for(question: Question, view: View) -> Ints:
         totals = next(parts)
         for more in parts:
             totals += more
-    numbers: Ints = _fixed(question, totals)[0]
+    numbers: Ints = _fixed(question, _told(question, totals, threshold))[0]
     return numbers
 
 
-def numbers_of_many(question: Question, rows: Floats, sizes: Ints) -> Ints:
+def numbers_of_many(
+    question: Question, rows: Floats, sizes: Ints, threshold: Threshold = ANYBODY
+) -> Ints:
     """Return the sum of several members' numbers; `sizes` are their numbers of rows."""
     members = np.repeat(np.arange(sizes.shape[0]), sizes)
     totals = _totals(question, _single(rows), members, sizes.shape[0])
-    summed: Ints = _fixed(question, totals).sum(axis=0)
+    summed: Ints = _fixed(question, _told(question, totals, threshold)).sum(axis=0)
     return summed
+
+
+def _told(question: Question, totals: Floats, threshold: Threshold) -> Floats:
+    """Return what every member tells of its totals, (m, width).
+
+    Of a presence that it holds rows, and how many up to the cap. Of sums those of the
+    groups that enough members hold, and of which it has enough rows by itself: its
+    companion level would show these in any case.
+    """
+    if question.kind == PRESENCE:
+        present: Floats = (totals > 0) + np.minimum(totals, threshold.cap) * FIELD
+        return present
+    if question.kind != SUM or question.opened is None:
+        return totals
+    table = totals.reshape(totals.shape[0], question.opened.shape[0], -1)
+    told = (question.opened > 0) | (table[:, :, 0] >= threshold.rows)
+    kept: Floats = (table * told[:, :, None]).reshape(totals.shape)
+    return kept
 
 
 def _alone(n: int) -> Ints:
@@ -79,7 +109,7 @@ def _totals(question: Question, points: Cells, members: Ints, m: int) -> Floats:
         return np.concatenate(scores, axis=1)
     groups = groups_of(points.means, question.partitions)
     columns = [points.counts.astype(np.float64)]
-    if question.kind != COUNT:
+    if question.kind == SUM:
         columns += _moments(question, points, groups)
     k = question.partitions[-1].n_groups
     return _added(columns, members * k + groups, m * k).reshape(m, -1)

@@ -19,7 +19,7 @@ from afcl.core.cohort_sums import coarse_cells
 from afcl.core.protocol import server_rng
 from afcl.core.refine import coarse
 from afcl.core.seeding import distinct, weighted_kmeans
-from afcl.core.tasks import COUNT, SCORE, SUM, Cohort, Question
+from afcl.core.tasks import COUNT, SCORE, Cohort, Question
 
 #: Fewest members of a cohort: of two, each could subtract itself.
 FEWEST = 3
@@ -67,7 +67,7 @@ def without(state: SecureState, number: int) -> SecureState:
         changes["spoken"] = state.spoken.union(cohort.members)
     elif able:
         seeds = question.partitions[0].seeds
-        if question.kind == SUM:
+        if question.kind != COUNT:
             seeds = _other_seeds(state, cohort)
         cohorts[number] = _renewed(cohort, rest, Question(COUNT, (coarse(seeds),)))
         changes["waiting"] = (*_missing(cohort, rest), *state.waiting)

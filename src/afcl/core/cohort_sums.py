@@ -16,12 +16,14 @@ from afcl._typing import ClientId, Floats, Ints
 from afcl.core.checks import HIGH, LOW
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells
-from afcl.core.refine import cells_from, joined, moments_from, sub_cells
+from afcl.core.refine import joined, moments_from, sub_cells
 from afcl.core.tasks import (
     COUNT,
+    FIELD,
     KEY,
     PER_CLUSTER,
     PER_LEVEL,
+    PRESENCE,
     SCORE,
     SUM,
     UNIT,
@@ -35,7 +37,7 @@ def keep_parts(state: SecureState, given: Sequence[Parts]) -> SecureState:
     """Keep parts; cohorts in which nobody owes one go on, in the order given."""
     work = _Work(state)
     for parts in given:
-        cohort = work.cohorts[parts.cohort].having(parts.members, parts.values)
+        cohort = work.cohorts[parts.cohort].having(parts)
         work.cohorts[parts.cohort] = cohort
         if not cohort.owing:
             work.complete(parts.cohort, cohort)
@@ -96,7 +98,12 @@ class _Work:
         question = cohort.question
         assert question is not None
         self._dirty = True
-        read = {COUNT: self._counted, SUM: self._summed, SCORE: self._scored}
+        read = {
+            COUNT: self._counted,
+            PRESENCE: self._present,
+            SUM: self._summed,
+            SCORE: self._scored,
+        }
         if numbers is None or not read[question.kind](
             number, cohort, question, numbers
         ):
@@ -107,7 +114,7 @@ class _Work:
     def _counted(
         self, number: int, cohort: Cohort, question: Question, numbers: Ints
     ) -> bool:
-        """Join seeds to groups of enough rows, and ask for their sums."""
+        """Join seeds to groups of enough rows, and ask how many hold them."""
         state = self._before
         if not _is_count(numbers, state.rows_of(cohort.members)):
             return False
@@ -119,30 +126,47 @@ class _Work:
         groups = joined(last, numbers, state.params.min_cell)
         nested = (*coarser, groups)
         self.cohorts[number] = cohort.put(
-            Question(SUM, nested), counts=numbers, partitions=nested
+            Question(PRESENCE, nested), counts=numbers, partitions=nested
         )
+        return True
+
+    def _present(
+        self, number: int, cohort: Cohort, question: Question, numbers: Ints
+    ) -> bool:
+        """Ask for sums, and say of which groups enough members hold rows."""
+        holders, held = numbers % FIELD, numbers // FIELD
+        most = np.minimum(len(cohort.members), _in_groups(cohort))
+        threshold = self._before.params.threshold
+        if not bool(
+            np.all((holders >= 1) & (holders <= most))
+            and np.all((held >= holders) & (held <= holders * threshold.cap))
+        ):
+            return False
+        opened = threshold.opened(numbers).astype(np.int64)
+        asked = Question(SUM, question.partitions, opened=opened)
+        self.cohorts[number] = cohort.put(asked, evidence=cohort.shown())
         return True
 
     def _summed(
         self, number: int, cohort: Cohort, question: Question, numbers: Ints
     ) -> bool:
         """Keep the groups' sums: coarse ones are to be refined, finer ones are it."""
-        counts = cohort.counts
+        counts, last = cohort.counts, question.partitions[-1]
         assert counts is not None
-        last = question.partitions[-1]
+        assert question.opened is not None
+        held = _in_groups(cohort)
         told = numbers.reshape(last.n_groups, -1)[:, 0]
-        if not np.array_equal(told, np.bincount(last.groups, counts)):
+        # Of a group that few hold some rows may be missing.
+        least = np.where(question.opened > 0, held, 0)
+        if not bool(np.all((told >= least) & (told <= held))):
+            return False
+        moments = moments_from(question, numbers, held)
+        if moments is None or not self._is_inside(moments.means):
             return False
         if len(question.partitions) == 1:
-            moments = moments_from(question, numbers)
-            if moments is None or not self._is_inside(moments.means):
-                return False
             self.cohorts[number] = cohort.put(None, moments=moments)
             return True
-        cells = cells_from(question, numbers)
-        if cells is None or not self._is_inside(cells.means):
-            return False
-        self._remember(number, cohort, sub_cells(cells, last, counts))
+        self._remember(number, cohort, sub_cells(moments.cells, last, counts))
         self.cohorts[number] = cohort.put(None)
         return True
 
@@ -177,6 +201,13 @@ class _Work:
             return True
         slack = UNIT * means.shape[1]
         return bool(np.all((means > LOW - slack) & (means < HIGH + slack)))
+
+
+def _in_groups(cohort: Cohort) -> Ints:
+    """Return the rows that a cohort has counted in each group it is asked about."""
+    assert cohort.counts is not None
+    groups = cohort.partitions[-1].groups
+    return np.bincount(groups, cohort.counts).astype(np.int64)
 
 
 def coarse_cells(cohort: Cohort) -> Cells:

@@ -3,9 +3,11 @@
 
 Clients are put into cohorts as they arrive, as large as can be. A cohort is asked how
 many of its rows lie nearest to each seed, then, with seeds joined until every group
-holds `min_cell` rows of the cohort, for the sums of each group; then the same about a
-finer partition inside these groups (:mod:`core.refine`); and when all cohorts have told
-their sums, how good the candidates are (rows per cluster, squared distances, valleys).
+holds `min_cell` rows of the cohort, how many members hold rows of each group, and for
+its sums: of all of them if there are enough, otherwise of those who have enough rows by
+themselves. Then the same about a finer partition inside these groups
+(:mod:`core.refine`); and when all cohorts have told their sums, how good the candidates
+are (rows per cluster, squared distances, valleys).
 Every answer is masked, or encrypted under a key that the cohort's first member makes
 and holds (then it is asked for the key first, and to open every sum); only the sum over
 the whole cohort can be read. What the cohort said replaces its members' hellos in the
@@ -60,6 +62,7 @@ from afcl.core.tasks import (
     Question,
     SecureHello,
     Task,
+    check_numbers,
 )
 from afcl.kernels import assign
 
@@ -157,9 +160,12 @@ def absorb_update(
         f"client {client} is not asked for {part.phase}",
     )
     state.scheme.check(part.phase, part.values, cohort.width, cohort.key)
+    if part.tags is not None:
+        check_numbers(part.tags, 2, len(cohort.members))
     state = replace(state, left=state.left - {client})
     found = {"accepted": True, "cohort": part.cohort, "phase": part.phase}
-    return keep_parts(state, [Parts(part.cohort, (client,), part.values)]), found
+    given = Parts(part.cohort, (client,), part.values, part.tags)
+    return keep_parts(state, [given]), found
 
 
 def absorb_batch(state: SecureState, batch: Batch) -> tuple[SecureState, Diagnostics]:
@@ -401,6 +407,7 @@ def _task(state: SecureState, number: int, cohort: Cohort, place: int) -> Task:
         cohort.question,
         cohort.key if cohort.phase in OPENING else None,
         cohort.total,
+        cohort.evidence_for(place),
     )
 
 

@@ -31,7 +31,7 @@ PER_FOLD = 0.02
 BY_FREE_BIC = 4
 #: Levels whose BIC with own variances is this close to the best, in nats a row, are
 #: equally likely.
-LIKELY = 0.02
+LIKELY = 0.005
 #: A k from this share of the largest on is not believed to be the likeliest:
 NEAR_END = 0.8
 #: the path may just have ended; nor one whose silhouette lies so far below the best.

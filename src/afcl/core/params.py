@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from typing import Any, TypeVar
 
+from afcl.core.tasks import Threshold
 from afcl.exceptions import InputError
 from afcl.registry import LEVELS, PrivacyLevel, criteria
 
@@ -80,6 +81,8 @@ class DefaultParams:
         Different sums a client is asked for where sums over cohorts are read.
     cohort
         Clients whose sums are read together, at least 3; None: as many as there are.
+    holders
+        Clients that hold rows of a group, at least, before its sums are read.
     max_cells
         Cells the server remembers before it condenses them; see :mod:`core.budget`.
     allow_one
@@ -102,6 +105,7 @@ class DefaultParams:
     privacy: str = "summary"
     passes: int = 6
     cohort: int | None = None
+    holders: int = 3
     max_cells: int = 1 << 20
     allow_one: bool = True
     granularity: str = "auto"
@@ -120,6 +124,7 @@ class DefaultParams:
             ("candidates", 1),
             ("passes", 5),
             ("cohort", 3),
+            ("holders", 2),
             ("max_cells", LEAST_CELLS),
         ):
             value = getattr(self, name)
@@ -145,6 +150,11 @@ class DefaultParams:
         for name in ("band", "prune", "drift"):
             value = getattr(self, name)
             _require(value >= 0, f"{name} must not be negative, not {value}")
+
+    @property
+    def threshold(self) -> Threshold:
+        """When the sums of a group of a cohort may be read."""
+        return Threshold(self.min_cell, self.holders)
 
     @property
     def exact_cells(self) -> bool:

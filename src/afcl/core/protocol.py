@@ -10,7 +10,7 @@ and wanted, ``absorb`` what has arrived, ``end_round``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -26,6 +26,26 @@ Diagnostics: TypeAlias = dict[str, Any]
 
 ParamsT = TypeVar("ParamsT")
 StateT = TypeVar("StateT")
+KeptT = TypeVar("KeptT")
+
+
+class Keep(Protocol):
+    """Keeps what a client says of its rows, so that it is made once and never again.
+
+    Called with a name for what is said, how to make it (a payload), and what it costs a
+    row's privacy (mu of Gaussian DP; 0: nothing that can be added up).
+    """
+
+    def __call__(
+        self, what: str, make: Callable[[], KeptT], cost: float = 0.0
+    ) -> KeptT:
+        """Return what was said before, or make it; raises to refuse."""
+        ...
+
+
+def keep_nothing(what: str, make: Callable[[], KeptT], cost: float = 0.0) -> KeptT:
+    """Make it: in a simulation nobody is there to say it to twice."""
+    return make()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +199,18 @@ class Requirements:
 class Disclosure(NamedTuple):
     """The most that clients say in a run: its privacy level, its smallest cell.
 
-    "" and None of a method that knows no levels, or sends no cells.
+    "" and None of a method that knows no levels, or sends no cells. `once` says that
+    all of it follows from what a client keeps (:class:`Keep`), however often it speaks;
+    `steps` is the most different broadcasts it answers (None: as many as come);
+    `holders` are the clients that hold rows of a group, at least, before its sums over
+    clients are read (None: there are no such sums).
     """
 
     level: str = ""
     min_cell: int | None = None
+    once: bool = False
+    steps: int | None = None
+    holders: int | None = None
 
 
 class Method(Protocol[ParamsT, StateT]):
@@ -220,22 +247,25 @@ class Method(Protocol[ParamsT, StateT]):
         """Return what the privacy level asks of the agreement."""
         return Requirements()
 
-    def view(self, X: Any, params: ParamsT, rng: np.random.Generator) -> Any:
+    def view(
+        self,
+        X: Any,
+        params: ParamsT,
+        rng: np.random.Generator,
+        keep: Keep = keep_nothing,
+    ) -> Any:
         """Return what a client works on instead of its rows, formed once and for all.
 
         X is the table, or (for a method that works `in_parts`) the rows to be read.
-        `rng` draws from the client's own secret, never from the run's seed. What is
-        returned takes the place of X in `hello` and `client_step`.
+        `rng` draws from the client's own secret, never from the run's seed; `keep`
+        remembers beyond the run. What is returned takes the place of X in `hello` and
+        `client_step`.
         """
         return X
 
     def disclosure(self, params: ParamsT) -> Disclosure:
         """Return the most that clients say, which a site may have forbidden."""
         return Disclosure()
-
-    def spends(self, params: ParamsT, contact: int) -> float:
-        """Return what this contact costs a row's privacy (mu of Gaussian DP)."""
-        return 0.0
 
     def hello(self, X: Floats, params: ParamsT, rng: np.random.Generator) -> Hello:
         """Return a client's first message."""
@@ -346,9 +376,9 @@ def _generator(seed: int, *key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
-def secret_rng(secret: bytes, run: str) -> np.random.Generator:
-    """Return the generator of a client's secret draws in one run."""
-    parts = (secret, run.encode())
+def secret_rng(secret: bytes, purpose: str) -> np.random.Generator:
+    """Return the generator of a client's secret draws for one purpose."""
+    parts = (secret, purpose.encode())
     words = [int.from_bytes(part, "little") for part in parts]
     lengths = [len(part) for part in parts]
     return np.random.default_rng(np.random.SeedSequence([*lengths, *words]))

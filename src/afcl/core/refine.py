@@ -61,13 +61,24 @@ def joined(partition: SeedPartition, counts: Ints, smallest: int) -> SeedPartiti
     return SeedPartition(partition.seeds, partition.parents, groups)
 
 
-def moments_from(question: Question, numbers: Ints) -> Moments | None:
-    """Return a cohort's groups from its summed numbers, None if they cannot be."""
+def moments_from(
+    question: Question, numbers: Ints, held: Ints | None = None
+) -> Moments | None:
+    """Return a cohort's groups from its summed numbers, None if they cannot be.
+
+    Groups have the `held` rows that were counted (None: those in the sums). Rows that
+    are in no sum are taken to be like the others of their group; if there are no
+    others, to be at its origin.
+    """
     d = question.n_features
     sums = _read(question, numbers)
     counts, shifts, seconds = sums[:, 0], sums[:, 1 : 1 + d], sums[:, 1 + d :]
-    if not bool(np.all(counts >= 1)):
+    if held is None:
+        held = counts.astype(np.int64)
+    empty = (counts == 0) & (held > 0)
+    if not bool(np.all(counts[~empty] >= 1)) or bool(sums[empty].any()):
         return None
+    counts = np.where(empty, 1.0, counts)
     means = shifts / counts[:, None]
     squares = means * means
     slack = _slack(counts, shifts)
@@ -77,7 +88,8 @@ def moments_from(question: Question, numbers: Ints) -> Moments | None:
     if not bool(np.all(scatters >= -slack[:, None])):
         return None
     means = question.partitions[-1].origins + means
-    return Moments(counts.astype(np.int64), means, np.maximum(scatters, 0.0))
+    share: Floats = held / counts
+    return Moments(held, means, np.maximum(scatters, 0.0) * share[:, None])
 
 
 def cells_from(question: Question, numbers: Ints) -> Cells | None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a cohort is asked, what it answers, and how the answers are added up.
 
-A cohort is asked up to three kinds of questions (:class:`Question`): how many of its
-rows lie in each part of a partition, what the sums of these parts are, and how good a
-few clusterings are. The server adds numbers that it cannot read: masked ones
-(:class:`Masks`), or encrypted ones by another :class:`Scheme` that the privacy level
-brings along.
+A cohort is asked up to four kinds of questions (:class:`Question`): how many of its
+rows lie in each part of a partition, how many members hold them, what the sums of these
+parts are, and how good a few clusterings are. The server adds numbers that it cannot
+read: masked ones (:class:`Masks`), or encrypted ones by another :class:`Scheme` that
+the privacy level brings along.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from afcl._typing import ClientId, Floats, Ints
+from afcl._typing import Bools, ClientId, Floats, Ints
 from afcl.core.messages import Cells, Level, payload, refuse_unless
 
 #: One unit of the fixed-point numbers that are masked and summed.
@@ -35,6 +35,8 @@ MOST_NESTED = 2
 
 #: What a cohort is asked for: rows per part of a partition,
 COUNT = "count"
+#: members that hold rows of each part, and rows by which no member counts for many,
+PRESENCE = "presence"
 #: sums per part of it,
 SUM = "sum"
 #: how good a few clusterings are.
@@ -42,7 +44,43 @@ SCORE = "score"
 #: What the first member of a cohort with a key is asked for besides, and alone.
 KEY = "key"
 #: How a sum is opened by who holds the key, by what was asked for.
-OPENING = {COUNT: "open count", SUM: "open sum", SCORE: "open score"}
+OPENING = {
+    COUNT: "open count",
+    PRESENCE: "open presence",
+    SUM: "open sum",
+    SCORE: "open score",
+}
+#: A presence is two numbers in one: members, and from here on rows.
+FIELD = 1 << 16
+
+
+class Threshold(NamedTuple):
+    """When the sums of a group may be read.
+
+    Attributes
+    ----------
+    rows
+        It holds so many rows, however few of them one member holds;
+    holders
+        and so many members hold some.
+    """
+
+    rows: int = 1
+    holders: int = 1
+
+    @property
+    def cap(self) -> int:
+        """Rows that one member counts for: so many holders of as many are enough."""
+        return -(-self.rows // self.holders)
+
+    def opened(self, presence: Ints) -> Bools:
+        """Return which groups may be read, by how many members and rows they hold."""
+        enough: Bools = presence % FIELD >= self.holders
+        return enough & (presence // FIELD >= self.rows)
+
+
+#: Sums may be read whoever holds the rows.
+ANYBODY = Threshold()
 
 
 @payload
@@ -103,16 +141,20 @@ class Question:
     Attributes
     ----------
     kind
-        :data:`COUNT`, :data:`SUM` or :data:`SCORE`.
+        :data:`COUNT`, :data:`PRESENCE`, :data:`SUM` or :data:`SCORE`.
     partitions
         Coarser first; the last one's groups are counted or summed.
     levels
         The clusterings to be scored.
+    opened
+        Of every group that is summed, 1 if enough members hold rows of it. To one that
+        is 0 only who has enough rows of its own adds them.
     """
 
     kind: str
     partitions: tuple[SeedPartition, ...] = ()
     levels: tuple[Level, ...] = ()
+    opened: Ints | None = None
 
     @cached_property
     def n_features(self) -> int:
@@ -136,7 +178,7 @@ class Question:
         if self.kind == SCORE:
             return np.concatenate([_score_units(level) for level in self.levels])
         k = self.partitions[-1].n_groups
-        if self.kind == COUNT:
+        if self.kind in (COUNT, PRESENCE):
             return np.ones(k)
         each = np.full(1 + self.n_features + self.seconds, UNIT)
         each[0] = 1.0
@@ -157,13 +199,31 @@ def _score_units(level: Level) -> Floats:
 
 @payload
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What shows a member that a group may be opened: everybody's masked presence.
+
+    Attributes
+    ----------
+    parts : (members, groups)
+        What every member has answered; their sum is in the clear.
+    tags : (members, 2)
+        By which each of them shows to this member that it is its own answer.
+    """
+
+    parts: Ints
+    tags: Ints
+
+
+@payload
+@dataclass(frozen=True, slots=True)
 class Task:
     """What one member of a cohort is asked for.
 
     `members` and `keys` are everybody's in the cohort, `place` is the member's own
     position among them. In a cohort with a key, `public` is the key to encrypt under,
-    and `total` the encrypted sum that the first member is asked to open. Reveals to the
-    members who is in the cohort, and aggregate positions.
+    and `total` the encrypted sum that the first member is asked to open. `evidence`
+    comes with sums. Reveals to the members who is in the cohort, aggregate positions,
+    and how many members hold rows of each group.
     """
 
     cohort: int
@@ -174,6 +234,7 @@ class Task:
     question: Question
     public: Ints | None = None
     total: Ints | None = None
+    evidence: Evidence | None = None
 
 
 @payload
@@ -182,8 +243,9 @@ class Part:
     """A member's answer: masked numbers, uniform to whoever lacks the masks.
 
     Reveals nothing by itself; the sum over the cohort reveals the cohort's rows per
-    seed (phase `count`), its counts and moments of groups (phase `sum`), or counts,
-    coarse sums of squared distances and of silhouettes of whole clusters (`score`).
+    seed (phase `count`), how many members hold rows of each group (`presence`), counts
+    and moments of groups (`sum`), or counts, coarse sums of squared distances and of
+    silhouettes of whole clusters (`score`). `tags` show every other member who said it.
     In a cohort with a key the numbers of these phases are bytes of ciphertexts, and
     the first member also sends the public key (phase `key`, reveals nothing) and the
     opened sums (`open ...`: the cohort's numbers in the clear).
@@ -192,6 +254,7 @@ class Part:
     cohort: int
     phase: str
     values: Ints
+    tags: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +268,7 @@ class Parts:
     cohort: int
     members: tuple[ClientId, ...]
     values: Ints
+    tags: Ints | None = None
 
 
 class Scheme(Protocol):
@@ -245,11 +309,14 @@ class Masks:
         return total.view(np.int64)
 
 
-def check_numbers(values: Ints, width: int) -> None:
-    """Refuse anything but `width` whole numbers of 64 bits."""
+def check_numbers(values: Any, width: int, rows: int | None = None) -> None:
+    """Refuse anything but `width` whole numbers of 64 bits, or `rows` times as many."""
+    shape = (width,) if rows is None else (rows, width)
     refuse_unless(
-        values.dtype == np.int64 and values.shape == (width,),
-        f"expected {width} masked numbers, got {values.shape}",
+        isinstance(values, np.ndarray)
+        and values.dtype == np.int64
+        and values.shape == shape,
+        f"expected {shape} whole numbers, got {np.shape(values)}",
     )
 
 
@@ -281,8 +348,10 @@ class Cohort:
         Rows per seed of the finest partition that was counted.
     moments
         What the coarsest groups sum up to, once that is known.
-    parts, answered
-        What was answered to this question, and by whom.
+    parts, tags, answered
+        What was answered to this question, what shows it to others, and by whom.
+    evidence
+        Everybody's presence, and the tags of each, once all have told it.
     keyed, key, total
         Whether its first member holds a key, the public part of it, and the encrypted
         sum that waits to be opened.
@@ -295,7 +364,9 @@ class Cohort:
     partitions: tuple[SeedPartition, ...] = ()
     moments: Moments | None = None
     parts: dict[tuple[ClientId, ...], Ints] = field(default_factory=dict)
+    tags: dict[ClientId, Ints] = field(default_factory=dict)
     answered: frozenset[ClientId] = frozenset()
+    evidence: tuple[Ints, Ints] | None = None
     keyed: bool = False
     key: Ints | None = None
     total: Ints | None = None
@@ -328,21 +399,46 @@ class Cohort:
         holder = self.keyed and client == self.members[0]
         return self.phase == KEY or holder or client in self.owing
 
-    def having(self, members: tuple[ClientId, ...], values: Ints) -> Cohort:
+    def having(self, given: Parts) -> Cohort:
         """Return the cohort that knows the sum of these members' parts."""
+        members, tags = given.members, self.tags
+        if given.tags is not None:
+            tags = {**tags, members[0]: given.tags}
         return replace(
             self,
-            parts={**self.parts, members: values},
+            parts={**self.parts, members: given.values},
+            tags=tags,
             answered=self.answered.union(members),
         )
 
+    def shown(self) -> tuple[Ints, Ints] | None:
+        """Return everybody's answers and tags, in the members' order, if all have any.
+
+        The tags of one member for all others are a table, (members, 2).
+        """
+        if self.tags.keys() != set(self.members):
+            return None
+        parts = np.stack([self.parts[client,] for client in self.members])
+        return parts, np.stack([self.tags[client] for client in self.members])
+
+    def evidence_for(self, place: int) -> Evidence | None:
+        """Return what shows a member that the groups it sums may be opened."""
+        if self.evidence is None or self.phase != SUM:
+            return None
+        parts, tags = self.evidence
+        return Evidence(parts, np.ascontiguousarray(tags[:, place]))
+
     def asked_next(self, **what: Any) -> Cohort:
         """Return the cohort in its next phase, in which nobody has answered."""
-        return replace(self, parts={}, answered=frozenset(), **what)
+        return replace(self, parts={}, tags={}, answered=frozenset(), **what)
 
     def put(self, question: Question | None, **what: Any) -> Cohort:
-        """Return the cohort that is asked this next, or nothing for now."""
-        asked = self.asked + (question is not None)
+        """Return the cohort that is asked this next, or nothing for now.
+
+        Who holds rows belongs to the question for their sums, and is not counted.
+        """
+        counted = question is not None and question.kind != PRESENCE
+        asked = self.asked + counted
         return self.asked_next(question=question, asked=asked, total=None, **what)
 
     @property

@@ -18,7 +18,12 @@ from afcl.data.errors import ending, fail
 from afcl.data.files import rows_in
 from afcl.data.parquet import memory_needed
 from afcl.data.sources import SiteFiles, SiteReader
-from afcl.data.tables import add_to_digest, begin_digest, in_input_order
+from afcl.data.tables import (
+    add_to_digest,
+    begin_digest,
+    in_input_order,
+    unordered,
+)
 from afcl.exceptions import InputError
 from afcl.parts import rows_in_a_part
 from afcl.scale import Box, Ranges
@@ -104,6 +109,10 @@ class StreamedTable:
                 add_to_digest(digest, values)
             self._digest = str(digest.hexdigest())
         return str(self._digest)
+
+    def unordered(self) -> str:
+        """Return a hash of the rows and columns in whatever order they come."""
+        return unordered(self._kept(), self.columns)
 
     @property
     def rows(self) -> StreamedTable:

@@ -5,18 +5,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from afcl._typing import Bools, Floats, Ints
 from afcl.data.sources import SiteFiles, SiteReader
 
+#: Whole numbers modulo 2^64.
+Words: TypeAlias = npt.NDArray[np.uint64]
+
 #: Rows whose bytes are hashed together.
 HASHED = 65_536
+#: Multipliers of a row's hash, one for each of its four words.
+_LANES = (
+    0x9E3779B97F4A7C15,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0xD6E8FEB86659FD93,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,10 @@ class Table:
     def fingerprint(self) -> str:
         """Return a hash of the rows and the columns' names."""
         return fingerprint(self.values, self.columns)
+
+    def unordered(self) -> str:
+        """Return a hash of the rows and columns in whatever order they come."""
+        return unordered([self.values], self.columns)
 
     def in_input_order(self, labels: Ints) -> Ints:
         """Spread the labels over all rows of the file; -1 for those left out."""
@@ -105,6 +120,58 @@ def fingerprint(values: Floats, columns: Sequence[str] | None) -> str:
     for start in range(0, values.shape[0], HASHED):
         add_to_digest(digest, values[start : start + HASHED])
     return str(digest.hexdigest())
+
+
+def unordered(parts: Iterable[Floats], columns: Sequence[str]) -> str:
+    """Return a hash that is the same for the same rows and columns in any order.
+
+    It tells the owner of a table whether it is one that was there before, and nobody
+    else anything: it stays with the rows. It is not made to withstand its owner.
+
+    Examples
+    --------
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> unordered([X], ["a", "b"]) == unordered([X[::-1, ::-1]], ["b", "a"])
+    True
+    >>> unordered([X], ["a", "b"]) == unordered([X[1:]], ["a", "b"])
+    False
+    """
+    total, n = np.zeros(len(_LANES), dtype=np.uint64), 0
+    for values in parts:
+        for start in range(0, values.shape[0], HASHED):
+            total += row_words(values[start : start + HASHED], columns)
+        n += values.shape[0]
+    return unordered_digest(total, n, columns)
+
+
+def row_words(values: Floats, columns: Sequence[str]) -> Words:
+    """Return the sum of the hashes of rows: four words, which add up over parts."""
+    rows = np.asarray(values, dtype=np.float64)[:, _by_name(columns)]
+    words = np.ascontiguousarray(rows + 0.0).view(np.uint64)
+    return np.stack([_mixed(words, lane) for lane in _LANES])
+
+
+def unordered_digest(total: Words, n: int, columns: Sequence[str]) -> str:
+    """Return the hash of so many rows whose words sum up to `total`."""
+    names = [columns[i] for i in _by_name(columns)]
+    content = json.dumps([n, names, [int(word) for word in total]])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _by_name(columns: Sequence[str]) -> list[int]:
+    return sorted(range(len(columns)), key=lambda i: columns[i])
+
+
+def _mixed(words: Words, lane: int) -> Words:
+    """Return the sum over rows of a hash of each row (splitmix64, word by word)."""
+    state = np.full(words.shape[0], lane, dtype=np.uint64)
+    for column in words.T:
+        state = (state ^ column) * np.uint64(_LANES[0])
+        for shift, factor in ((30, _LANES[1]), (27, _LANES[2])):
+            state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
+        state ^= state >> np.uint64(31)
+    total: Words = state.sum(dtype=np.uint64)
+    return total
 
 
 def begin_digest(shape: tuple[int, ...], columns: Sequence[str] | None) -> Any:

@@ -63,6 +63,9 @@ class AFCL(FederatedClusterer):
         least 5. It refuses more than one beyond.
     cohort : int or None
         Clients whose sums are read together; at least 3. None: everybody, up to 256.
+    holders : int
+        Clients that hold rows of a group, at least 2, before its sums over clients are
+        read; of other groups who has `min_cell` rows of its own tells them.
     max_cells : int
         Cells the server remembers before it condenses them, at least 1024; default
         preset only. See docs/how-to/server-memory.md.
@@ -72,8 +75,12 @@ class AFCL(FederatedClusterer):
         Which of several believable k (`levels_`) is the answer: the best one, the
         smallest or the largest; default preset only.
         See docs/how-to/number-of-clusters.md.
+    seeded_noise : bool
+        Whether the noise of `dp` follows from `random_state` too, so that a simulation
+        can be repeated; then it guarantees nothing. By default it comes from the
+        operating system, and two fits differ.
     random_state : int, RandomState or None
-        Seed of everything random.
+        Seed of everything random but that noise.
     verbose : bool
         Log progress to the logger `afcl`.
 
@@ -122,9 +129,11 @@ class AFCL(FederatedClusterer):
         drift: float = 0.01,
         passes: int = 6,
         cohort: int | None = None,
+        holders: int = 3,
         max_cells: int = 1 << 20,
         allow_one: bool = True,
         granularity: str = "auto",
+        seeded_noise: bool = False,
     ) -> None:
         self.preset = preset
         self.n_seeds = n_seeds
@@ -148,13 +157,18 @@ class AFCL(FederatedClusterer):
         self.drift = drift
         self.passes = passes
         self.cohort = cohort
+        self.holders = holders
         self.max_cells = max_cells
         self.allow_one = allow_one
         self.granularity = granularity
+        self.seeded_noise = seeded_noise
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
         method, options, _ = resolve(self.get_params(deep=False))
         return method, options
+
+    def _noise_is_seeded(self) -> bool:
+        return self.seeded_noise
 
     def _before_run(self, sizes: list[int], options: dict[str, Any]) -> None:
         level = options.get("privacy") or resolve(self.get_params(deep=False))[2]

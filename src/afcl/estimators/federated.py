@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import copy
 import logging
+import secrets
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -134,6 +135,10 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
 
     def _before_run(self, sizes: list[int], options: dict[str, Any]) -> None:
         """Warn of what the user should know before anything is sent."""
+
+    def _noise_is_seeded(self) -> bool:
+        """Whether noise follows from `random_state`, as everything else does."""
+        return True
 
     def _doubts(self, sizes: list[int], clustering: Clustering) -> list[Warning]:
         """Say what the user should know of the answer; clients have these `sizes`."""
@@ -263,6 +268,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             self.max_rounds,
             names=tuple(names),
         )
+        if spec.noisy and not self._noise_is_seeded():
+            spec = replace(spec, secret=secrets.token_bytes(32))
         trace = Trace(_log if self.verbose else None)
         schedule = as_schedule(self.participation)
         outcome = simulate(spec, tables, schedule, trace=trace)

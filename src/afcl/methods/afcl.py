@@ -13,7 +13,7 @@ settled by the state it begins with.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -28,9 +28,11 @@ from afcl.core.protocol import (
     Clustering,
     Diagnostics,
     Disclosure,
+    Keep,
     Message,
     Method,
     Requirements,
+    keep_nothing,
 )
 from afcl.core.rows import Rows
 from afcl.core.state import ServerState
@@ -41,6 +43,19 @@ from afcl.privacy.protection import protection
 
 #: What the server knows: of every client, or (level `secure`) of cohorts.
 State: TypeAlias = ServerState | SecureState
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What stands for a client's rows, and what remembers what is said of it."""
+
+    stands: Any
+    keep: Keep = keep_nothing
+
+
+def _shown(X: Any) -> Shown:
+    """Return what was made of rows; those of which nothing was stand for themselves."""
+    return X if isinstance(X, Shown) else Shown(X)
 
 
 def _server(state: State) -> ModuleType:
@@ -72,22 +87,31 @@ class Afcl(Method[DefaultParams, State]):
         return protection(params).requirements()
 
     def view(
-        self, X: Floats | Rows, params: DefaultParams, rng: np.random.Generator
-    ) -> Any:
+        self,
+        X: Floats | Rows,
+        params: DefaultParams,
+        rng: np.random.Generator,
+        keep: Keep = keep_nothing,
+    ) -> Shown:
         """Return what the level lets a client work on."""
-        return protection(params).view(X, rng)
+        return Shown(protection(params).view(X, rng, keep), keep)
 
     def disclosure(self, params: DefaultParams) -> Disclosure:
-        """Return the level and the smallest cell."""
-        return Disclosure(params.privacy, params.min_cell)
+        """Return the level and the smallest cell.
 
-    def spends(self, params: DefaultParams, contact: int) -> float:
-        """Return what this contact costs (mu)."""
-        return protection(params).spends(contact)
+        Every contact after the hello, and one anew if an answer was lost. Who is summed
+        with others counts for itself (:func:`privacy.masks.remember`).
+        """
+        guard = protection(params)
+        told = Disclosure(params.privacy, params.min_cell, guard.once, params.contacts)
+        if not guard.level.secure:
+            return told
+        return told._replace(steps=None, holders=params.holders)
 
     def hello(self, X: Any, params: DefaultParams, rng: np.random.Generator) -> Hello:
         """Send the rows condensed to cells."""
-        return protection(params).hello(X, rng)
+        shown = _shown(X)
+        return protection(params).hello(shown.stands, rng, shown.keep)
 
     def client_step(
         self,
@@ -98,7 +122,8 @@ class Afcl(Method[DefaultParams, State]):
         rng: np.random.Generator,
     ) -> tuple[Update, Any]:
         """Cells around the seeds and a view of every candidate, or a masked part."""
-        return protection(params).step(broadcast.payload, X, memory)
+        shown, asked = _shown(X), broadcast.payload
+        return protection(params).step(asked, shown.stands, memory, shown.keep)
 
     # ------------------------------------------------------------------ server
 

@@ -30,7 +30,7 @@ from afcl.core.messages import (
 )
 from afcl.core.paper.pulls import Pulls
 from afcl.core.params import PaperParams
-from afcl.core.refine import cells_from
+from afcl.core.refine import moments_from
 from afcl.core.tasks import OPENING, SUM, UNIT, Masks, Part, SecureHello, Task
 from afcl.core.terms import AskHello, AskStep
 from afcl.scale import Ranges
@@ -304,7 +304,10 @@ def cohort_sums(heard: Sequence[Exchange]) -> list[Released]:
 
 def _cohort_cells(numbers: Ints, task: Task) -> Released | None:
     """Return a cohort's sums as cells, None if they cannot be any."""
-    cells = cells_from(task.question, numbers)
-    if cells is None:
+    told = numbers.reshape(task.question.partitions[-1].n_groups, -1)[:, 0]
+    moments = moments_from(task.question, numbers, np.maximum(told, 1))
+    if moments is None:
         return None
+    held, every = told > 0, moments.cells
+    cells = Cells(every.counts[held], every.means[held], every.scatters[held])
     return Released(task.members, cells, step=UNIT * len(task.members))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from afcl._typing import Floats
 from afcl.core import client
 from afcl.core.checks import check_plan
 from afcl.core.messages import Cells, Hello, Update
-from afcl.core.protocol import Requirements
+from afcl.core.protocol import Keep, Requirements, keep_nothing, secret_rng
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy import synopsis
@@ -31,6 +32,8 @@ MOST_FIRST_CELLS = 40
 
 class _Private(Protection):
     """What both have in common: how they are written, and that bounds are public."""
+
+    once = True
 
     @classmethod
     def read(cls, family: str, inside: str | None, text: str) -> Level:
@@ -66,21 +69,25 @@ class ReleasedOnce(_Private):
 
     goes_with_secure = True
 
-    def view(self, X: Any, rng: np.random.Generator) -> Cells:
-        """Return the synopsis."""
-        rows = as_rows(X).table()
-        return synopsis.release(
-            rows, self.level.epsilon, self.level.delta, self.params.min_cell, rng
-        )
+    def view(
+        self, X: Any, rng: np.random.Generator, keep: Keep = keep_nothing
+    ) -> Cells:
+        """Return the synopsis, which is paid for when it is made."""
+        level, smallest = self.level, self.params.min_cell
 
-    def first_cells(self, view: Any, rng: np.random.Generator) -> Cells:
+        def make() -> Cells:
+            rows = as_rows(X).table()
+            return synopsis.release(rows, level.epsilon, level.delta, smallest, rng)
+
+        cost = mu_of(level.epsilon, level.delta)
+        return keep(f"synopsis {level} of cells of {smallest} rows", make, cost)
+
+    def first_cells(
+        self, view: Any, rng: np.random.Generator, keep: Keep = keep_nothing
+    ) -> Cells:
         """Return the synopsis as it is."""
         cells: Cells = view
         return cells
-
-    def spends(self, contact: int) -> float:
-        """Return all of it for the first message."""
-        return mu_of(self.level.epsilon, self.level.delta) if contact == 0 else 0.0
 
 
 class Noisy:
@@ -98,11 +105,9 @@ class Noisy:
         self.rows = rows
         self.key = rng.bytes(32)
 
-    def draws(self, contact: str) -> np.random.Generator:
-        """Return the noise of one message; the same message draws the same."""
-        words = int.from_bytes(self.key, "little")
-        name = int.from_bytes(contact.encode(), "little")
-        return np.random.default_rng(np.random.SeedSequence([words, name]))
+    def draws(self, what: str) -> np.random.Generator:
+        """Return the noise of one message; no other message draws the same."""
+        return secret_rng(self.key, what)
 
 
 class PerMessage(_Private):
@@ -110,36 +115,39 @@ class PerMessage(_Private):
 
     goes_with_secure = False  # sums would be of the rows, without any noise
 
-    def view(self, X: Any, rng: np.random.Generator) -> Noisy:
+    def view(
+        self, X: Any, rng: np.random.Generator, keep: Keep = keep_nothing
+    ) -> Noisy:
         """Return the rows, with the key of their noise."""
         return Noisy(as_rows(X).table(), rng)
 
-    def hello(self, view: Noisy, rng: np.random.Generator) -> Hello:
+    def hello(
+        self, view: Noisy, rng: np.random.Generator, keep: Keep = keep_nothing
+    ) -> Hello:
         """Return noisy cells around public centres."""
         n, d = view.rows.shape
-        draws = view.draws("hello")
         k = min(MOST_FIRST_CELLS, self.params.cells_for(n))
-        centers = draws.random((k, d))
-        share = self.spends(0)
-        return Hello(
-            n,
-            synopsis.noisy_cells(
-                view.rows, centers, share, self.params.min_cell, draws
-            ),
-        )
 
-    def step(self, payload: Any, view: Noisy, memory: Any) -> tuple[Update, Any]:
+        def make() -> Cells:
+            draws = view.draws("hello")
+            return self._cells(view.rows, draws.random((k, d)), draws)
+
+        return Hello(n, keep(self._named(f"{k} first cells"), make, self._share()))
+
+    def step(
+        self, payload: Any, view: Noisy, memory: Any, keep: Keep = keep_nothing
+    ) -> tuple[Update, Any]:
         """Answer from noisy cells around the seeds, as long as epsilon lasts."""
         contact = 1 if memory is None else int(memory) + 1
         if contact >= self.params.contacts:
             raise RejectedMessage("this client has spent its epsilon")
-        check_plan(payload, view.rows.shape[1])
-        cells = synopsis.noisy_cells(
-            view.rows,
-            payload.seeds,
-            self.spends(contact),
-            self.params.min_cell,
-            view.draws(f"step {contact}"),
+        check_plan(payload, view.rows.shape[1], self.params)
+        seeds = payload.seeds
+        named = self._named(f"{seeds.shape} {sha256(seeds.tobytes()).hexdigest()}")
+        cells = keep(
+            named,
+            lambda: self._cells(view.rows, seeds, view.draws(named)),
+            self._share(),
         )
         said = client.reply(cells, payload, self.params)
         # The rows themselves could be counted between centres only under noise of its
@@ -150,8 +158,17 @@ class PerMessage(_Private):
         )
         return Update(replace(said, levels=levels)), contact
 
-    def spends(self, contact: int) -> float:
-        """Return every message's equal share."""
-        return mu_of(self.level.epsilon, self.level.delta) / math.sqrt(
-            self.params.contacts
-        )
+    def _cells(
+        self, rows: Floats, centers: Floats, draws: np.random.Generator
+    ) -> Cells:
+        smallest = self.params.min_cell
+        return synopsis.noisy_cells(rows, centers, self._share(), smallest, draws)
+
+    def _named(self, what: str) -> str:
+        """Return the name of one message of a run at this level."""
+        return f"{self.level} in {self.params.contacts}, {what}"
+
+    def _share(self) -> float:
+        """Return what a message costs, every one the same."""
+        mu = mu_of(self.level.epsilon, self.level.delta)
+        return mu / math.sqrt(self.params.contacts)

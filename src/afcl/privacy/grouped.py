@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from afcl.core.messages import Cells
-from afcl.core.protocol import Requirements
+from afcl.core.protocol import Keep, Requirements, keep_nothing
 from afcl.core.rounding import coarse_cells, squared_steps
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
@@ -21,6 +21,7 @@ class Grouped(Protection):
     """Every message is made of whole groups; see :mod:`.grouping`."""
 
     goes_with_secure = True
+    once = True
 
     @classmethod
     def read(cls, family: str, inside: str | None, text: str) -> Level:
@@ -37,8 +38,14 @@ class Grouped(Protection):
         """Extremes are those of groups."""
         return Requirements(group=self.level.group)
 
-    def view(self, X: Any, rng: np.random.Generator) -> Cells:
-        """Return the groups' cells, coarse where a column has few values."""
-        rows = as_rows(X).table()
-        cells = grouped_cells(rows, group_rows(rows, self.level.group))
-        return coarse_cells(cells, squared_steps(rows))
+    def view(
+        self, X: Any, rng: np.random.Generator, keep: Keep = keep_nothing
+    ) -> Cells:
+        """Return the groups' counts, means and scatters."""
+
+        def make() -> Cells:
+            rows = as_rows(X).table()
+            cells = grouped_cells(rows, group_rows(rows, self.level.group))
+            return coarse_cells(cells, squared_steps(rows))
+
+        return keep(f"groups of {self.level.group} rows", make)

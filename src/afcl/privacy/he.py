@@ -34,6 +34,7 @@ from afcl.core.tasks import (
     Part,
     Question,
     Task,
+    Threshold,
     check_numbers,
 )
 from afcl.exceptions import RejectedMessage
@@ -102,7 +103,7 @@ def answer(
     task: Task, sealed: Sealed, held: Held | None, params: DefaultParams
 ) -> tuple[Part, Held]:
     """Return a member's answer, and what it remembers."""
-    check_task(task, sealed)
+    check_task(task, sealed, params)
     refuse_unless(len(task.members) <= ckks.MOST_MEMBERS, "the cohort is too large")
     held = held or Held()
     if task.phase == KEY:
@@ -110,7 +111,7 @@ def answer(
     elif task.phase in OPENING:
         values, held = _give_part(task, sealed, held, params)
     else:
-        values, held = _open(task, sealed, held, params.min_cell)
+        values, held = _open(task, sealed, held, params.threshold)
     return Part(task.cohort, task.phase, values), held
 
 
@@ -148,11 +149,14 @@ def _give_part(
     own = (held.cohort, held.public) == (_name(task), _digest(task.public))
     refuse_unless(task.place > 0 or own, "this client has made another key")
     asked = remember(held.asked, task, digest(task), params)
-    values = ckks.encrypt(task.public, numbers_for(task.question, sealed.rows))
+    own_numbers = numbers_for(task.question, sealed.rows, params.threshold)
+    values = ckks.encrypt(task.public, own_numbers)
     return values, replace(held, asked=asked)
 
 
-def _open(task: Task, sealed: Sealed, held: Held, min_cell: int) -> tuple[Ints, Held]:
+def _open(
+    task: Task, sealed: Sealed, held: Held, threshold: Threshold
+) -> tuple[Ints, Held]:
     """Open a sum, one for each question that this client has answered itself.
 
     A sum without its own part, of groups too small to be shown, or that is no sum of
@@ -165,7 +169,7 @@ def _open(task: Task, sealed: Sealed, held: Held, min_cell: int) -> tuple[Ints, 
     question = replace(task, phase=questions[task.phase], public=None, total=None)
     name = digest(question)
     refuse_unless(
-        held.cohort == _name(task) and name in held.asked.tasks,
+        held.cohort == _name(task) and name in (*held.asked.tasks, *held.asked.present),
         "this client holds no key for this sum",
     )
     note = f"{name} {_digest(task.total)}"
@@ -173,23 +177,25 @@ def _open(task: Task, sealed: Sealed, held: Held, min_cell: int) -> tuple[Ints, 
         note in held.opened or not any(each.startswith(name) for each in held.opened),
         "another sum was opened for the same question",
     )
-    own = numbers_for(task.question, sealed.rows)
+    own = numbers_for(task.question, sealed.rows, threshold)
     context = _own_context(sealed, held)
     numbers = ckks.decrypt(context, task.total, own.shape[0])
-    if numbers is None or not _may_be_shown(numbers, own, task.question, min_cell):
+    if numbers is None or not _may_be_shown(numbers, own, task.question, threshold):
         numbers = np.full(own.shape, -1, dtype=np.int64)
     if note not in held.opened:
         held = replace(held, opened=(*held.opened, note))
     return numbers, held
 
 
-def _may_be_shown(numbers: Ints, own: Ints, question: Question, min_cell: int) -> bool:
+def _may_be_shown(
+    numbers: Ints, own: Ints, question: Question, threshold: Threshold
+) -> bool:
     """Whether a sum holds the client's own part, and sums no small groups."""
     if question.kind != SUM:
         return bool(np.all((numbers >= own) | (question.units != 1.0)))
     k = question.partitions[-1].n_groups
     counts, mine = (each.reshape(k, -1)[:, 0] for each in (numbers, own))
-    large = k == 1 or int(counts.min()) >= min_cell
+    large = k == 1 or bool(np.all((counts == 0) | (counts >= threshold.rows)))
     return bool(np.all(counts >= mine)) and large
 
 

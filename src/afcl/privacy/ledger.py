@@ -1,45 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client's account of what its rows' privacy has cost so far, kept before it sends.
 
-One JSON file holds, for every data set (named by a fingerprint), what was released for
-which purpose and its mu. The file is always whole: it is written beside, synced and put
-in place in one step, and whoever changes it holds a lock. What cannot be read is never
-taken for an empty account.
+One JSON file holds, for every data set, what was released for which purpose, in which
+run, and its mu (0 of what has no epsilon). A data set is known by the name its owner
+gives it and by what its rows are, in any order: either is enough, so that neither a
+copy of a file nor its rows sorted anew begin a new account. The file is always whole,
+and whoever changes it holds a lock. What cannot be read is never taken for an empty
+account.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from afcl.exceptions import InputError
 from afcl.privacy.accountant import check_delta, compose, epsilon_of
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+from afcl.privacy.files import alone, write_private
 
 #: What the file says it is.
 FORMAT = "afcl-ledger"
 #: Version of its layout.
-VERSION = 1
+VERSION = 2
+#: The layout before: mu by purpose, by fingerprint of the rows.
+OLDER = 1
 #: Rounding that is no overdraft, as a share of the budget.
 SLACK = 1e-9
-#: Seconds to wait for another process where the system has no locks of its own.
-PATIENCE = 10.0
 
-#: Whether a folder can be opened and synced like a file.
-_CAN_SYNC_FOLDERS = os.name == "posix"
 
-#: mu by purpose, by fingerprint of the data.
-Accounts: TypeAlias = dict[str, dict[str, float]]
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """What tells rows again: their name, and fingerprints of them."""
+
+    name: str
+    rows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What was released, in which run, and what it cost (mu; 0: no epsilon)."""
+
+    purpose: str
+    run: str
+    mu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What was released of one data set, and what it is known by."""
+
+    names: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    released: tuple[Release, ...] = ()
+
+    def shares(self, other: Account) -> bool:
+        """Whether both are of the same data: by a name, or by what the rows are."""
+        names = set(self.names).isdisjoint(other.names)
+        return not (names and set(self.rows).isdisjoint(other.rows))
+
+    def joined(self, other: Account) -> Account:
+        """Return one account of both."""
+        return Account(
+            tuple(dict.fromkeys(self.names + other.names)),
+            tuple(dict.fromkeys(self.rows + other.rows)),
+            tuple(dict.fromkeys(self.released + other.released)),
+        )
+
+
+Accounts: TypeAlias = tuple[Account, ...]
+
+
+class Overdrawn(InputError):
+    """A release that the owner of the rows has not allowed."""
 
 
 class Ledger:
@@ -54,10 +90,17 @@ class Ledger:
         None counts without a limit.
     delta
         The delta at which epsilon is meant.
+    runs
+        Runs in which something without an epsilon may be released of a data set; None
+        counts without a limit.
     """
 
     def __init__(
-        self, path: Path | None, budget: float | None, delta: float = 1e-5
+        self,
+        path: Path | None,
+        budget: float | None,
+        delta: float = 1e-5,
+        runs: int | None = None,
     ) -> None:
         if budget is not None and not budget > 0:
             raise InputError(f"the budget is {budget}: use an epsilon above 0")
@@ -65,161 +108,220 @@ class Ledger:
         self.path = path
         self.budget = budget
         self.delta = delta
-        self._accounts: Accounts = {}
+        self.runs = runs
+        self._accounts: Accounts = ()
 
-    def spent(self, data: str) -> float:
+    def spent(self, data: DataSet) -> float:
         """Return the epsilon that the releases of this data have cost together."""
-        return self._epsilon(self._read().get(data, {}).values())
+        return self._epsilon(self.account(data).released)
 
-    def charge(self, data: str, purpose: str, mu: float) -> None:
+    def account(self, data: DataSet) -> Account:
+        """Return what was released of this data, under any name it is known by."""
+        return _found(self._read(), Account((data.name,), data.rows))[0]
+
+    def times(self, data: DataSet, purpose: str) -> int:
+        """Return how often this was released."""
+        released = self.account(data).released
+        return sum(_is_of(release.purpose, purpose) for release in released)
+
+    def charge(
+        self, data: DataSet, purpose: str, mu: float = 0.0, run: str = ""
+    ) -> None:
         """Write down a release before it happens, or refuse it and write nothing.
 
         The same release again costs nothing: it must send the same bytes.
 
         Parameters
         ----------
-        data : str
-            Fingerprint of the rows.
+        data : DataSet
+            Whose rows are described.
         purpose : str
-            What is released and to whom, such as a run and a message of it.
+            What is released.
         mu : float
-            What it costs, in Gaussian differential privacy.
+            What it costs, in Gaussian differential privacy; 0 if that has no measure.
+        run : str
+            To whom: a run.
         """
-        if not (mu > 0 and math.isfinite(mu)):
-            raise InputError(f"a release costs mu = {mu}: it must be positive")
-        with self._alone():
-            accounts = self._read()
-            account = accounts.get(data, {})
-            if purpose in account:
-                if account[purpose] != mu:
-                    raise InputError(
-                        f"{purpose!r} was already charged with another cost: "
-                        "start a new run to release this data in another way"
-                    )
-                return
-            self._check(account, mu)
-            self._write({**accounts, data: {**account, purpose: mu}})
+        if not (mu >= 0 and math.isfinite(mu)):
+            raise InputError(f"a release costs mu = {mu}: it must not be negative")
+        if self.path is None:
+            self._charge(data, Release(purpose, run, mu))
+            return
+        with alone(self.path):
+            self._charge(data, Release(purpose, run, mu))
 
-    def _check(self, account: dict[str, float], mu: float) -> None:
-        """Refuse what would exceed the budget."""
+    def again(self, data: DataSet, purpose: str, mu: float, run: str) -> None:
+        """Charge for a release that must be made anew: what it was is lost."""
+        times = self.times(data, purpose)
+        suffix = f"{AGAIN}{times}" if times else ""
+        self.charge(data, purpose + suffix, mu, run)
+
+    def adopt(self, path: Path) -> None:
+        """Take over the accounts of another file, which is not needed afterwards."""
+        assert self.path is not None
+        with alone(self.path):
+            accounts = self._read()
+            for account in _read(path):
+                accounts = _with(accounts, account)
+            self._write(accounts)
+
+    def _charge(self, data: DataSet, release: Release) -> None:
+        accounts = self._read()
+        own = Account((data.name,), data.rows, (release,))
+        account, _ = _found(accounts, own)
+        for known in account.released:
+            if known.purpose != release.purpose:
+                continue
+            if known.mu != release.mu:
+                raise InputError(
+                    f"{release.purpose!r} was already charged with another cost: "
+                    "start a new run to release this data in another way"
+                )
+            return
+        self._check(account, release)
+        self._write(_with(accounts, own))
+
+    def _check(self, account: Account, release: Release) -> None:
+        """Refuse what would exceed the budget, or the number of runs."""
+        if release.mu > 0:
+            self._check_budget(account, release)
+        elif self.runs is not None:
+            runs = {known.run for known in account.released if not known.mu}
+            if len(runs | {release.run}) > max(self.runs, len(runs)):
+                raise Overdrawn(
+                    f"these rows were described in {len(runs)} "
+                    f"{'run' if len(runs) == 1 else 'runs'} already, and every further "
+                    "one tells more of single rows by its differences from the others: "
+                    f"join with --runs {len(runs) + 1} to allow it, or take part at dp"
+                )
+
+    def _check_budget(self, account: Account, release: Release) -> None:
         if self.budget is None:
             return
-        after = self._epsilon([*account.values(), mu])
+        after = self._epsilon([*account.released, release])
         if after > self.budget * (1 + SLACK):
-            raise InputError(
-                f"this data has spent epsilon {self._epsilon(account.values()):.3g} of "
-                f"{self.budget:g}; this run asks for {self._epsilon([mu]):.3g}, which "
-                f"would make it {after:.3g}: raise --budget, or ask for a smaller "
-                "epsilon"
+            raise Overdrawn(
+                f"this data has spent epsilon {self._epsilon(account.released):.3g} of "
+                f"{self.budget:g}; this run asks for {self._epsilon([release]):.3g}, "
+                f"which would make it {after:.3g}: raise --budget, or ask for a "
+                "smaller epsilon"
             )
 
-    def _epsilon(self, mus: Any) -> float:
-        return epsilon_of(compose(mus), self.delta)
+    def _epsilon(self, releases: Iterable[Release]) -> float:
+        costs = [release.mu for release in releases if release.mu]
+        return epsilon_of(compose(costs), self.delta)
 
     def _read(self) -> Accounts:
-        """Return the accounts as they stand in the file."""
-        if self.path is None:
-            return self._accounts
-        try:
-            text = self.path.read_bytes()
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise InputError(
-                f"cannot read {self.path}: {error.strerror or error}"
-            ) from None
-        try:
-            return _parsed(json.loads(text))
-        except (ValueError, RecursionError):
-            raise InputError(
-                f"{self.path} is damaged or no ledger: restore it from a copy; without "
-                "it nobody knows what this data has spent"
-            ) from None
+        return self._accounts if self.path is None else _read(self.path)
 
     def _write(self, accounts: Accounts) -> None:
         """Put the accounts in place, whole or not at all."""
         if self.path is None:
             self._accounts = accounts
             return
-        content = {"format": FORMAT, "version": VERSION, "accounts": accounts}
-        part = self.path.with_name(self.path.name + ".part")
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "accounts": [asdict(account) for account in accounts],
+        }
         try:
-            with open(part, "w", encoding="utf-8") as file:
-                json.dump(content, file, indent=1, sort_keys=True)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path)
-            _sync_folder(self.path.parent)
+            write_private(self.path, json.dumps(content, indent=1).encode())
         except OSError as error:
             raise InputError(
                 f"cannot write {self.path}, so nothing is sent: "
                 f"{error.strerror or error}"
             ) from None
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep other processes from changing the file meanwhile."""
-        if self.path is None:
-            yield
-            return
-        beside = self.path.with_name(self.path.name + ".lock")
-        try:
-            beside.parent.mkdir(parents=True, exist_ok=True)
-            lock = open(beside, "a") if fcntl else _exclusive(beside)
-        except OSError as error:
-            raise InputError(
-                f"cannot lock {self.path}: {error.strerror or error}"
-            ) from None
-        with lock:
-            if fcntl:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                if not fcntl:
-                    beside.unlink()
+
+#: Stands between what is released and how often it was before.
+AGAIN = ", anew "
+
+
+def _is_of(known: str, purpose: str) -> bool:
+    return known == purpose or known.startswith(purpose + AGAIN)
+
+
+def _found(accounts: Accounts, about: Account) -> tuple[Account, Accounts]:
+    """Return what is known of the same data as one account, and all others."""
+    own, others = Account(), []
+    for account in accounts:
+        if account.shares(about):
+            own = own.joined(account)
+        else:
+            others.append(account)
+    return own, tuple(others)
+
+
+def _with(accounts: Accounts, more: Account) -> Accounts:
+    """Return accounts that know this too."""
+    own, others = _found(accounts, more)
+    return (*others, own.joined(more))
+
+
+def _read(path: Path) -> Accounts:
+    """Return the accounts as they stand in a file."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    try:
+        return _parsed(json.loads(text))
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{path} is damaged or no ledger: restore it from a copy; without it "
+            "nobody knows what this data has spent"
+        ) from None
 
 
 def _parsed(content: Any) -> Accounts:
     """Return the accounts in a file's content, or raise ValueError."""
-    if not isinstance(content, dict) or (
-        content.get("format"),
-        content.get("version"),
-    ) != (FORMAT, VERSION):
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError("no ledger")
-    accounts = content.get("accounts")
-    if not isinstance(accounts, dict):
+    accounts, version = content.get("accounts"), content.get("version")
+    if version == OLDER and isinstance(accounts, dict):
+        return tuple(_from_older(rows, each) for rows, each in accounts.items())
+    if version != VERSION or not isinstance(accounts, list):
         raise ValueError("no accounts")
-    for account in accounts.values():
-        if not isinstance(account, dict):
-            raise ValueError("an account is a table")
-        for mu in account.values():
-            if type(mu) not in (float, int) or not 0 < mu < math.inf:
-                raise ValueError("a cost is a positive number")
-    return accounts
+    return tuple(_account(each) for each in accounts)
 
 
-def _exclusive(path: Path) -> Any:
-    """Create a file that must not exist, waiting for who holds it."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return open(path, "x")
-        except FileExistsError:
-            if time.monotonic() > until:
-                raise InputError(
-                    f"another process holds {path}: wait for it, or delete the file if "
-                    "there is none"
-                ) from None
-            time.sleep(0.01)
+def _account(content: Any) -> Account:
+    if not isinstance(content, dict) or content.keys() != {"names", "rows", "released"}:
+        raise ValueError("an account is a table")
+    names, rows, released = (content[key] for key in ("names", "rows", "released"))
+    if not all(isinstance(each, list) for each in (names, rows, released)):
+        raise ValueError("an account has lists")
+    if not all(isinstance(text, str) for text in (*names, *rows)):
+        raise ValueError("names are texts")
+    return Account(tuple(names), tuple(rows), tuple(map(_release, released)))
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last through a power cut, where folders can be synced."""
-    if not _CAN_SYNC_FOLDERS:
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _release(content: Any) -> Release:
+    if not isinstance(content, dict) or content.keys() != {"purpose", "run", "mu"}:
+        raise ValueError("a release is a table")
+    purpose, run, mu = (content[key] for key in ("purpose", "run", "mu"))
+    if not (isinstance(purpose, str) and isinstance(run, str)):
+        raise ValueError("a purpose is a text")
+    return Release(purpose, run, _cost(mu, least=0.0))
+
+
+def _from_older(rows: str, costs: Any) -> Account:
+    """Return an account of the first layout: purposes were "run contact"."""
+    if not isinstance(costs, dict):
+        raise ValueError("an account is a table")
+    return Account(
+        (),
+        (rows,),
+        tuple(
+            Release(purpose, purpose.partition(" ")[0], _cost(mu, least=5e-324))
+            for purpose, mu in costs.items()
+        ),
+    )
+
+
+def _cost(mu: Any, least: float) -> float:
+    if type(mu) not in (float, int) or not least <= mu < math.inf:
+        raise ValueError("a cost is a number")
+    return float(mu)

@@ -15,8 +15,9 @@ from a server that looks, not from one that lies.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hmac
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,25 @@ import numpy as np
 from afcl._typing import AnyArray, Ints
 from afcl.core.checks import check_question
 from afcl.core.cohort_answers import View, numbers_for
-from afcl.core.messages import Cells, Level, payload
+from afcl.core.messages import Cells, Level, payload, refuse_unless
 from afcl.core.params import DefaultParams
-from afcl.core.tasks import KEY, OPENING, SUM, Part, SeedPartition, Task
+from afcl.core.tasks import (
+    KEY,
+    OPENING,
+    PRESENCE,
+    SUM,
+    Part,
+    Question,
+    SeedPartition,
+    Task,
+    Threshold,
+    check_numbers,
+)
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy.noise import Noise
+
+#: How often a client says of which groups it holds rows: twice, and once anew.
+MOST_PRESENT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +77,13 @@ class Asked:
 
     `nesting` is that of the partitions of the last sums it has given. `unread` names
     the cohort of the coarsest, until a question that only who has read them can ask.
+    `present` are those that asked who holds rows.
     """
 
     tasks: tuple[str, ...] = ()
     nesting: str = ""
     unread: str = ""
+    present: tuple[str, ...] = ()
 
 
 def _library() -> Any:
@@ -99,9 +116,19 @@ def mask(
     `place` is the member's own position among `keys`; `purpose` must differ for every
     use, so that no stream is ever used twice.
     """
+    total = np.zeros(width, dtype=np.uint64)
+    for other, key in _pair_keys(secret, place, keys, purpose):
+        drawn = Noise(key).words(width).astype(np.uint64)
+        total = total + drawn if place < other else total - drawn
+    return total.view(np.int64)
+
+
+def _pair_keys(
+    secret: bytes, place: int, keys: Sequence[str], purpose: str
+) -> Iterator[tuple[int, bytes]]:
+    """Yield every other member's place, and 32 bytes that only both of them know."""
     hashes, _, x25519, hkdf = _library()
     private = x25519.X25519PrivateKey.from_private_bytes(secret)
-    total = np.zeros(width, dtype=np.uint64)
     for other, key in enumerate(keys):
         if other == place:
             continue
@@ -117,9 +144,7 @@ def mask(
             salt=None,
             info=f"afcl {purpose} {pair} {sorted((keys[place], key))}".encode(),
         )
-        drawn = Noise(derive.derive(shared)).words(width).astype(np.uint64)
-        total = total + drawn if place < other else total - drawn
-    return total.view(np.int64)
+        yield other, derive.derive(shared)
 
 
 def digest(task: Task) -> str:
@@ -127,6 +152,8 @@ def digest(task: Task) -> str:
     digest = hashlib.sha256(f"{task.phase} {task.question.kind}".encode())
     digest.update(_cohort(task).encode())
     _add(digest, task.question.partitions, task.question.levels)
+    if task.question.opened is not None:
+        _add_arrays(digest, task.question.opened)
     return digest.hexdigest()
 
 
@@ -163,18 +190,79 @@ def answer(
     task: Task, sealed: Sealed, asked: Asked | None, params: DefaultParams
 ) -> tuple[Part, Asked]:
     """Return a member's masked part of a cohort's sum, and what it remembers."""
-    check_task(task, sealed)
-    name = digest(task)
-    remembered = remember(asked or Asked(), task, name, params)
-    own = numbers_for(task.question, sealed.rows)
+    check_task(task, sealed, params)
+    asked = asked or Asked()
+    if task.question.kind == SUM and not sealed.plain:
+        check_evidence(task, sealed, asked, params.threshold)
+    remembered = remember(asked, task, digest(task), params)
     if sealed.plain:
+        own = numbers_for(task.question, sealed.rows, params.threshold)
         return Part(task.cohort, task.phase, own), remembered
-    hidden = mask(sealed.secret, task.place, task.keys, name, own.shape[0])
-    masked = own.view(np.uint64) + hidden.view(np.uint64)
-    return Part(task.cohort, task.phase, masked.view(np.int64)), remembered
+    values, tags = _masked(task, sealed, params.threshold), None
+    if task.question.kind == PRESENCE:
+        tags = _tags(task, sealed, np.tile(values, (len(task.keys), 1)), task.place)
+    return Part(task.cohort, task.phase, values, tags), remembered
 
 
-def check_task(task: Task, sealed: Sealed) -> None:
+def _masked(task: Task, sealed: Sealed, threshold: Threshold) -> Ints:
+    """Return a member's own numbers under its masks."""
+    own = numbers_for(task.question, sealed.rows, threshold)
+    hidden = mask(sealed.secret, task.place, task.keys, digest(task), own.shape[0])
+    return (own.view(np.uint64) + hidden.view(np.uint64)).view(np.int64)
+
+
+def _tags(task: Task, sealed: Sealed, values: Ints, sender: int | None = None) -> Ints:
+    """Return by what members show each other that they have said it, (members, 2).
+
+    Row i of `values` is what member i says (or the `sender` to it). Only the two of
+    them know the key.
+    """
+    tags = np.zeros((len(task.keys), 2), dtype=np.int64)
+    purpose = f"tag {digest(task)}"
+    for other, key in _pair_keys(sealed.secret, task.place, task.keys, purpose):
+        who = other if sender is None else sender
+        said = f"{who} ".encode() + values[other].tobytes()
+        tags[other] = np.frombuffer(hmac.digest(key, said, "sha256")[:16], dtype="<i8")
+    return tags
+
+
+def check_evidence(
+    task: Task, sealed: Sealed, asked: Asked, threshold: Threshold
+) -> None:
+    """Refuse sums of groups that are not shown to be held by enough members.
+
+    Everybody's masked presence is there to be added up; that nobody has changed it show
+    the tags, and this member's own answer.
+    """
+    question, evidence = task.question, task.evidence
+    refuse_unless(
+        question.opened is not None and evidence is not None,
+        "sums are given of groups that are shown to be held by enough members",
+    )
+    assert question.opened is not None
+    assert evidence is not None
+    about = Question(PRESENCE, question.partitions)
+    before = replace(task, phase=PRESENCE, question=about, evidence=None)
+    refuse_unless(
+        digest(before) in asked.present, "nobody was asked who holds these groups"
+    )
+    check_numbers(evidence.parts, about.width, len(task.members))
+    check_numbers(evidence.tags, 2, len(task.members))
+    own = _masked(before, sealed, threshold)
+    refuse_unless(
+        np.array_equal(evidence.parts[task.place], own)
+        and np.array_equal(_tags(before, sealed, evidence.parts), evidence.tags),
+        "who holds these groups was changed on the way",
+    )
+    total = evidence.parts.view(np.uint64).sum(axis=0, dtype=np.uint64)
+    allowed = threshold.opened(total.view(np.int64))
+    refuse_unless(
+        bool(np.all(allowed | (question.opened == 0))),
+        f"a group would be opened that fewer than {threshold.holders} members hold",
+    )
+
+
+def check_task(task: Task, sealed: Sealed, params: DefaultParams) -> None:
     """Refuse a task that no honest server gives to this client."""
     members = len(task.members)
     if not (
@@ -186,7 +274,7 @@ def check_task(task: Task, sealed: Sealed) -> None:
         raise RejectedMessage("a cohort has at least 3 members with a key each")
     own = sealed.rows
     width = own.means.shape[1] if isinstance(own, Cells) else own.shape[1]
-    check_question(task.question, width)
+    check_question(task.question, width, params)
     kind = task.question.kind
     if task.phase not in (KEY, kind, OPENING[kind]):
         raise RejectedMessage(f"{task.phase!r} cannot be answered")
@@ -199,9 +287,11 @@ def remember(asked: Asked, task: Task, name: str, params: DefaultParams) -> Aske
     lie inside those that were given before: their differences would be few rows. Sums
     that were never read, because a member was lost, may be asked anew of the others.
     """
-    if name in asked.tasks:
+    present = task.question.kind == PRESENCE
+    if name in (asked.present if present else asked.tasks):
         return asked
-    if len(asked.tasks) > params.passes:
+    most = MOST_PRESENT if present else params.passes + 1
+    if len(asked.present if present else asked.tasks) >= most:
         raise RejectedMessage("this client has been asked for too many different sums")
     partitions, cohort = task.question.partitions, _cohort(task)
     coarsest = len(partitions) == 1
@@ -209,7 +299,9 @@ def remember(asked: Asked, task: Task, name: str, params: DefaultParams) -> Aske
     inside = not partitions or _nesting(partitions[:-1]) == asked.nesting
     if asked.nesting and not (inside or anew):
         raise RejectedMessage("groups do not lie inside those that were summed before")
+    if present:
+        return replace(asked, present=(*asked.present, name))
     nesting, unread = asked.nesting, asked.unread if coarsest else ""
     if task.question.kind == SUM:
         nesting, unread = _nesting(partitions), cohort if coarsest else ""
-    return Asked((*asked.tasks, name), nesting, unread)
+    return Asked((*asked.tasks, name), nesting, unread, asked.present)

@@ -15,7 +15,7 @@ import numpy as np
 from afcl.core import client
 from afcl.core.messages import Cells, Hello, Update
 from afcl.core.params import DefaultParams
-from afcl.core.protocol import Requirements
+from afcl.core.protocol import Keep, Requirements, keep_nothing
 from afcl.exceptions import InputError
 from afcl.privacy.levels import Level, parse_level
 from afcl.registry import LEVELS
@@ -35,9 +35,12 @@ class Protection:
     ----------
     goes_with_secure
         Whether its cells can protect the first message under `secure`.
+    once
+        Whether all that a client ever says follows from what it has kept.
     """
 
     goes_with_secure = False
+    once = False
 
     def __init__(self, level: Level, params: DefaultParams) -> None:
         self.level = level
@@ -57,7 +60,7 @@ class Protection:
         """Return what the level asks of the agreement on scales."""
         return Requirements()
 
-    def view(self, X: Any, rng: np.random.Generator) -> Any:
+    def view(self, X: Any, rng: np.random.Generator, keep: Keep = keep_nothing) -> Any:
         """Return what a client works on instead of its rows, formed once.
 
         X are rows that may be read part by part only, as they are; `rng` draws from
@@ -65,22 +68,31 @@ class Protection:
         """
         return X
 
-    def first_cells(self, view: Any, rng: np.random.Generator) -> Cells:
-        """Return the cells of the first message."""
-        return client.condense(view, self.params, rng)
+    def first_cells(
+        self, view: Any, rng: np.random.Generator, keep: Keep = keep_nothing
+    ) -> Cells:
+        """Return the cells of the first message; of rows the same in every run."""
 
-    def hello(self, view: Any, rng: np.random.Generator) -> Hello:
+        def make() -> Cells:
+            return client.condense(view, self.params, rng)
+
+        if self.once:
+            return make()
+        number = self.params.cells_for(client.rows_in(view))
+        return keep(f"{number} cells of {self.params.min_cell} rows", make)
+
+    def hello(
+        self, view: Any, rng: np.random.Generator, keep: Keep = keep_nothing
+    ) -> Hello:
         """Return the first message."""
-        cells = self.first_cells(view, rng)
+        cells = self.first_cells(view, rng, keep)
         return Hello(client.rows_in(view), cells)
 
-    def step(self, payload: Any, view: Any, memory: Any) -> tuple[Update, Any]:
+    def step(
+        self, payload: Any, view: Any, memory: Any, keep: Keep = keep_nothing
+    ) -> tuple[Update, Any]:
         """Return the answer to a broadcast, and what the client remembers."""
         return Update(client.reply(view, payload, self.params)), memory
-
-    def spends(self, contact: int) -> float:
-        """Return what a message costs a row's privacy (mu of Gaussian DP)."""
-        return 0.0
 
 
 class Summary(Protection):

@@ -16,7 +16,7 @@ from afcl.core.client import rows_in
 from afcl.core.cohorts import FEWEST, MOST_MEMBERS
 from afcl.core.messages import Addressed, Cells, Hello, Update
 from afcl.core.params import DefaultParams
-from afcl.core.protocol import Requirements
+from afcl.core.protocol import Keep, Requirements, keep_nothing
 from afcl.core.tasks import SecureHello, Task
 from afcl.exceptions import RejectedMessage
 from afcl.privacy import ckks, he
@@ -44,6 +44,8 @@ class Secure(Protection):
         kind: type[Protection] = LEVELS[level.family].protection_class()
         #: What protects the first message.
         self._companion = kind(level, params)
+        # Sums are of the rows, unless noise stands for them.
+        self.once = level.private
 
     def requirements(self) -> Requirements:
         """Ask for a cohort and a common scale, beside what the companion asks for."""
@@ -52,21 +54,27 @@ class Secure(Protection):
         asked = self._companion.requirements()
         return replace(asked, box=True, clients=self.params.cohort or FEWEST)
 
-    def view(self, X: Any, rng: np.random.Generator) -> Sealed:
+    def view(
+        self, X: Any, rng: np.random.Generator, keep: Keep = keep_nothing
+    ) -> Sealed:
         """Return rows for sums, the companion's cells for the hello, and a key."""
         if self.level.scheme == HE:
             ckks.library()
-        stands = self._companion.view(X, rng)
+        stands = self._companion.view(X, rng, keep)
         plain, secret = self.level.scheme == PLAIN, rng.bytes(32)
         key = secret.hex() if plain else public_key(secret)
         return Sealed(stands if self.level.private else X, stands, secret, key, plain)
 
-    def hello(self, view: Sealed, rng: np.random.Generator) -> Hello:
+    def hello(
+        self, view: Sealed, rng: np.random.Generator, keep: Keep = keep_nothing
+    ) -> Hello:
         """Return the companion's cells on a grid, and the public key."""
-        cells = self._companion.first_cells(view.shown, rng)
+        cells = self._companion.first_cells(view.shown, rng, keep)
         return Hello(rows_in(view.rows), SecureHello(on_grid(cells), view.public))
 
-    def step(self, payload: Any, view: Sealed, memory: Any) -> tuple[Update, Any]:
+    def step(
+        self, payload: Any, view: Sealed, memory: Any, keep: Keep = keep_nothing
+    ) -> tuple[Update, Any]:
         """Answer the cohort's task."""
         if not isinstance(payload, Addressed) or not isinstance(payload.own, Task):
             raise RejectedMessage("a client under 'secure' answers tasks only")
@@ -77,7 +85,3 @@ class Secure(Protection):
         known = memory if isinstance(memory, Asked) else None
         masked, asked = answer(payload.own, view, known, self.params)
         return Update(masked), asked
-
-    def spends(self, contact: int) -> float:
-        """Return what the companion costs."""
-        return self._companion.spends(contact)

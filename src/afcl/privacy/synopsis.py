@@ -22,9 +22,10 @@ Why it holds
     with the squares, which is no more.) Centres and lengths of a look come from public
     draws and from earlier looks, so L looks of mu/sqrt(L) each are mu-GDP together
     (:mod:`.accountant`). Everything else here only transforms what was measured.
-    The key of the noise is a keyed hash of the rows and of what is asked: a secret that
-    is used again for other rows or another epsilon draws other noise, which two
-    messages cannot be freed of by subtracting them.
+    The key of the noise is drawn from the client's secret and is no function of the
+    rows: were it one, equal bytes would tell that two boxes cut the rows alike. Every
+    release must be given a generator of its own (:func:`core.protocol.secret_rng`):
+    the same noise on other rows could be subtracted.
 About floating point
     Parts are cut towards zero and noise is rounded to a grid of 2^-20, so sums are
     exact and what is released is a point of the grid that every table could give: the
@@ -36,8 +37,6 @@ About floating point
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import math
 from dataclasses import dataclass
 
@@ -122,7 +121,7 @@ def release(
     n, d = X.shape
     mu = mu_of(epsilon, delta) / math.sqrt(LOOKS)
     rows = np.clip(X, 0.0, 1.0)
-    noise = _noise(rng, rows, np.array([mu]))
+    noise = Noise(rng.bytes(KEY))
     wanted = n * min(mu, MOST_MU) / ROWS_PER_CELL
     k = int(np.clip(wanted, LEAST_CELLS, MOST_CELLS))
     centers = noise.uniform((k, d))
@@ -160,7 +159,7 @@ def noisy_cells(
     if not (mu > 0 and math.isfinite(mu)):
         raise InputError(f"mu is {mu}: it must be finite and above 0")
     rows, centers = np.clip(X, 0.0, 1.0), np.clip(centers, 0.0, 1.0)
-    noise = _noise(rng, rows, centers, np.array([mu]))
+    noise = Noise(rng.bytes(KEY))
     look = _look(rows, centers, _reaches(centers), mu, noise, True)
     return _cells(look, X.shape[0], smallest)
 
@@ -179,14 +178,6 @@ def _check_rows(X: Floats, smallest: int) -> None:
 
 
 # ------------------------------------------------------- what touches the rows
-
-
-def _noise(rng: np.random.Generator, *asked: Floats) -> Noise:
-    """Return noise that only this secret, these rows and this question draw."""
-    key = hmac.new(rng.bytes(KEY), digestmod=hashlib.sha256)
-    for part in asked:
-        key.update(f"{part.shape}".encode() + part.tobytes())
-    return Noise(key.digest())
 
 
 def _look(

@@ -154,6 +154,11 @@ class SiteBatch:
         assert self._scaled is not None
         return self._scaled
 
+    @property
+    def tagged(self) -> bool:
+        """Whether members would show each other who they are, behind their masks."""
+        return self._level.secure and self._level.scheme == MASKS
+
     def hellos(self) -> Answers:
         """Return everybody's hello."""
         everybody = np.arange(len(self))
@@ -213,12 +218,14 @@ class SiteBatch:
                 answering.append((number, cohort, members))
         answering.sort(key=lambda each: int(each[2].max()))
         asked = [(cohort, members) for _, cohort, members in answering]
-        sums = cohort_sums(self.tables, asked, self._threads)
+        threshold = self._params.threshold
+        sums = cohort_sums(self.tables, asked, self._threads, threshold)
         parts = [
             Parts(number, tuple(members.tolist()), values)
             for (number, _, members), values in zip(answering, sums, strict=True)
         ]
-        each = part_sizes([(number, cohort) for number, cohort, _ in answering])
+        spoken = [(number, cohort) for number, cohort, _ in answering]
+        each = part_sizes(spoken, self.tagged)
         spoke = [members for _, _, members in answering]
         repeats = np.array([some.shape[0] for some in spoke], dtype=np.int64)
         who = np.concatenate([NOBODY, *spoke])

@@ -120,7 +120,8 @@ class BatchCoordinator(Coordinator):
 
         own = digits(clients) - 1 + digits(self._contact[clients]) - 1
         if isinstance(broadcast.group, Mapping):
-            return own + task_sizes(broadcast.group, clients, sample)
+            asked, tagged = broadcast.group, self.sites.tagged
+            return own + task_sizes(asked, clients, sample, tagged)
         return own + sample(broadcast.payload)
 
     def _absorb_all(self) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.data.stream import AgreedRows
+from afcl.data.tables import Words, unordered_digest
 from afcl.exceptions import InputError
 from afcl.runtime.partitions import (
     DaskPartition,
@@ -90,6 +91,7 @@ class ClusterTable:
         self._partitions = [DaskPartition(i, names, n) for i, n in enumerate(counts)]
         self._ends: Ints = np.cumsum(counts)
         self._digests = [each.digest for each in known]
+        self._words: Words = np.sum([each.words for each in known], axis=0)
         self.shape = (sum(counts), len(names))
         self.low: Floats = np.min([each.ranges.low for each in known], axis=0)
         self.high: Floats = np.max([each.ranges.high for each in known], axis=0)
@@ -116,6 +118,10 @@ class ClusterTable:
         """Return a hash of names, rows and partitions."""
         content = repr((self.shape, self.columns, self._digests))
         return hashlib.sha256(content.encode()).hexdigest()
+
+    def unordered(self) -> str:
+        """Return a hash of the rows and columns in whatever order they come."""
+        return unordered_digest(self._words, self.shape[0], self.columns)
 
     def within(self, box: Box, places: Ints | None = None) -> ClusterRows:
         """Return the rows in agreed columns (None: all) and units."""

@@ -8,6 +8,7 @@ think, and stop when it is done or the rounds are over.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from afcl.core.messages import Broadcast, Hello, Left, array_bytes, refuse_unles
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.exceptions import InputError, RejectedMessage
+from afcl.privacy.levels import parse_level
 from afcl.runtime.agreement import LONGEST_REASON, Agreement, AgreementStep, RollCall
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights, Silence, stamped
@@ -41,6 +43,20 @@ class Spec:
     max_rounds: int = 100
     run: str = "run"
     names: tuple[str, ...] = ()
+    #: What the noise of simulated clients is drawn from; None: from the seed.
+    secret: bytes | None = None
+
+    def secret_of(self, client: ClientId) -> bytes | None:
+        """Return a simulated client's own secret, None where the seed makes it."""
+        if self.secret is None:
+            return None
+        return hashlib.sha256(self.secret + str(client).encode()).digest()
+
+    @cached_property
+    def noisy(self) -> bool:
+        """Whether the privacy level draws noise, so that a guarantee depends on it."""
+        level = self.method.disclosure(self.parameters).level
+        return bool(level) and parse_level(level).private
 
     @cached_property
     def parameters(self) -> Any:

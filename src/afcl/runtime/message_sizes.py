@@ -16,7 +16,16 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Addressed, Cells, Hello, LevelReply, Summary, Update
-from afcl.core.tasks import Cohort, Part, SecureHello, Task
+from afcl.core.tasks import (
+    PRESENCE,
+    SUM,
+    Cohort,
+    Evidence,
+    Part,
+    Question,
+    SecureHello,
+    Task,
+)
 from afcl.runtime.codec import encode
 
 _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
@@ -65,34 +74,58 @@ def summary_sizes(summary: Summary) -> Sizes:
     return _sizes(len(encode(sample)), arrays)
 
 
-def part_sizes(cohorts: Sequence[tuple[int, Cohort]]) -> Sizes:
-    """Return the size of a member's part in each of these cohorts."""
+def part_sizes(cohorts: Sequence[tuple[int, Cohort]], tagged: bool) -> Sizes:
+    """Return the size of a member's part in each of these cohorts.
+
+    `tagged`: members show each other who they are where they say what they hold.
+    """
     numbers = np.array([number for number, _ in cohorts], dtype=np.int64)
     widths = np.array([cohort.width for _, cohort in cohorts], dtype=np.int64)
-    nothing = np.empty(0, dtype=np.int64)
-    sample = len(encode(Update(Part(0, "", nothing))))
     names = np.array([len(cohort.phase) for _, cohort in cohorts], dtype=np.int64)
-    return _sizes(sample, [(widths, 8)], digits(numbers) - 1 + names)
+    members = np.array([len(cohort.members) for _, cohort in cohorts], dtype=np.int64)
+    more = digits(numbers) - 1 + names
+    nothing, none = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
+    bare = len(encode(Update(Part(0, "", nothing))))
+    plain = _sizes(bare, [(widths, 8)], more)
+    signed = len(encode(Update(Part(0, "", nothing, none))))
+    shown = _sizes(signed, [(widths, 8), (members, 16)], more)
+    which = np.array([tagged and c.phase == PRESENCE for _, c in cohorts], dtype=bool)
+    return Sizes(
+        np.where(which, shown.bytes, plain.bytes),
+        np.where(which, shown.array_bytes, plain.array_bytes),
+    )
 
 
 def task_sizes(
-    group: Mapping[int, Cohort], clients: Ints, sample: Callable[[Any], int]
+    group: Mapping[int, Cohort],
+    clients: Ints,
+    sample: Callable[[Any], int],
+    tagged: bool,
 ) -> Ints:
     """Return the sizes of the requests with these clients' tasks, one per client.
 
     `sample` returns the size of a request with this payload. A cohort's members are
     asked alike: what differs are their places.
     """
-    known: dict[int, int] = {}
+    known: dict[tuple[int, int], int] = {}
     members, sizes = [], []
     for number, cohort in group.items():
-        kind = id(cohort.question)
-        if kind not in known:
-            assert cohort.question is not None
-            about = (cohort.phase, (), (), 0, cohort.question)
-            known[kind] = sample(Addressed(None, Task(0, *about)))
         everybody = np.array(cohort.members)
         n = everybody.shape[0]
+        kind = (id(cohort.question), n if cohort.phase == SUM else 0)
+        if kind not in known:
+            assert cohort.question is not None
+            shown = tagged and cohort.phase == SUM
+            task = Task(
+                0,
+                cohort.phase,
+                (),
+                (),
+                0,
+                cohort.question,
+                evidence=_evidence(n, cohort.question) if shown else None,
+            )
+            known[kind] = sample(Addressed(None, task))
         listed = int(digits(everybody).sum()) + n * (len(_KEY) + 2) + 2 * (n - 1)
         common = known[kind] + listed + len(str(number)) - 1
         members.append(everybody)
@@ -100,6 +133,13 @@ def task_sizes(
     every, size = np.concatenate(members), np.concatenate(sizes)
     order = np.argsort(every)
     return size[order][np.searchsorted(every[order], clients)]
+
+
+def _evidence(members: int, question: Question) -> Evidence:
+    """Return evidence of the right size."""
+    shape = (members, question.partitions[-1].n_groups)
+    parts = np.zeros(shape, dtype=np.int64)
+    return Evidence(parts, np.zeros((members, 2), dtype=np.int64))
 
 
 def _no_cells(d: int) -> Cells:

@@ -15,6 +15,7 @@ import numpy as np
 
 from afcl._typing import AnyArray, Floats, Ints
 from afcl.core.rows import TableRows
+from afcl.data.tables import Words, row_words
 from afcl.exceptions import InputError
 from afcl.scale import Box, Ranges
 
@@ -36,6 +37,7 @@ class PartitionSummary:
 
     ranges: Ranges
     digest: str
+    words: Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ def summary(values: Floats, partition: DaskPartition) -> PartitionSummary:
     low = values.min(axis=0) if n else np.full(d, np.inf)
     high = values.max(axis=0) if n else np.full(d, -np.inf)
     digest = hashlib.sha256(values.data).hexdigest()
-    return PartitionSummary(Ranges(n, d, low, high), digest)
+    words = row_words(values, [str(name) for name in partition.names])
+    return PartitionSummary(Ranges(n, d, low, high), digest, words)
 
 
 def mapped(

@@ -110,7 +110,10 @@ def simulate(
         if joined is not None and fits(spec, *joined, schedule):
             return simulate_batch(spec, *joined, schedule, trace=trace, clock=clock)
     requirements(spec.method, spec.parameters, spec.scale, len(tables))
-    sites = [Site(table) for table in tables]
+    sites = [
+        Site(table, secret=spec.secret_of(client))
+        for client, table in enumerate(tables)
+    ]
     bound = schedule.bind(len(sites), spec.seed)
     transport = InProcess(sites, bound, journal.entries if journal else None)
     if isinstance(schedule, Replay):

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +14,14 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.checks import LARGEST
 from afcl.core.messages import Broadcast, Hello, Update
-from afcl.core.protocol import AnyMethod, client_rng, secret_rng, simulated_secret
+from afcl.core.protocol import (
+    AnyMethod,
+    Keep,
+    client_rng,
+    keep_nothing,
+    secret_rng,
+    simulated_secret,
+)
 from afcl.core.rounding import coarse, squared_steps
 from afcl.core.rows import Rows, Source, TableRows
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
@@ -36,8 +44,6 @@ ODD = (
 NO_BOX = "the agreed box does not fit these rows"
 #: Of what cannot be done part by part.
 IN_MEMORY = "need all rows in memory: leave out --stream, or use level summary"
-#: Is told what a message costs (run and contact, mu of Gaussian DP) before it is sent.
-Charge = Callable[[str, float], None]
 
 
 class Site:
@@ -52,9 +58,8 @@ class Site:
     secret
         What nobody else knows, for levels that draw noise or masks. None: made from the
         run's seed, so that a simulation can be repeated.
-    charge
-        Called with a purpose and its cost before anything that costs privacy is sent;
-        raises to refuse.
+    keep
+        Keeps what is said of the rows beyond this run; raises to refuse.
 
     Attributes
     ----------
@@ -67,13 +72,13 @@ class Site:
         rows: Floats | Source,
         columns: Sequence[str] = (),
         secret: bytes | None = None,
-        charge: Charge | None = None,
+        keep: Keep = keep_nothing,
     ) -> None:
         self.rows: Any = rows
         self.columns = tuple(columns)
         self.memory: Any = None
         self._secret = secret
-        self._charge = charge
+        self._keep = keep
         self._extremes: Ranges | None = None
         self._agreed: tuple[Any, Rows] | None = None
         self._scaled: Floats | None = None
@@ -148,7 +153,7 @@ class Site:
         return elsewhere
 
     def _work(self, asked: AskHello | AskStep) -> bytes:
-        """Return the client's message, which is accounted for before it leaves."""
+        """Return the client's message."""
         terms, memory = asked.terms, self.memory
         contact = asked.contact if isinstance(asked, AskStep) else 0
         method, params = settled(terms)
@@ -160,25 +165,27 @@ class Site:
         else:
             broadcast = Broadcast(asked.version, asked.payload)
             message, memory = method.client_step(broadcast, view, memory, params, rng)
-        reply = encode(message)
-        cost = method.spends(params, contact)
-        if cost > 0 and self._charge is not None:
-            self._charge(f"{terms.run} {contact}", cost)
         self.memory = memory
-        return reply
+        return encode(message)
 
     def _working(self, terms: Terms, method: AnyMethod, params: Any) -> Any:
         """Return what the method works on: the rows, or what its level makes of them.
 
-        Made from the rows and the secret alone, it is the same at every contact.
+        Made from the rows, the terms and the secret alone, it is the same at every
+        contact; under other terms it is another one, with other noise and other masks.
         """
         rows = self.agreed(terms) if method.in_parts else self.scaled(terms)
-        known = (terms.run, terms.method, terms.options, terms.client)
+        known = digest_of(terms)
         if self._view is None or self._view[0] != known:
             secret = self._secret or simulated_secret(terms.seed, terms.client)
-            rng = secret_rng(secret, terms.run)
-            self._view = (known, method.view(rows, params, rng))
+            rng = secret_rng(secret, known)
+            self._view = (known, method.view(rows, params, rng, self._keep))
         return self._view[1]
+
+
+def digest_of(terms: Terms) -> str:
+    """Return what is the same for the same terms, and for no others."""
+    return hashlib.sha256(encode(terms)).hexdigest()
 
 
 def _width(columns: int, places: Ints | None) -> int:

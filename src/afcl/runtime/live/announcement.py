@@ -100,16 +100,23 @@ def announce(
     if extremes and X.shape[0]:
         T = X if shown is None else shown
         low, high, middle = T.min(axis=0), T.max(axis=0), np.median(T, axis=0)
-    # µ has two code points and ° a few: units compare by what they look like.
-    own = tuple(
-        unicodedata.normalize("NFKC", units.get(column, "")).strip()
-        for column in columns
-    )
+    own = plain_units(columns, units)
     made = Announcement(name, X.shape[0], tuple(columns), own, low, high, middle)
     try:
         return check(made, extremes)
     except RejectedMessage as error:
         raise InputError(str(error)) from error
+
+
+def plain_units(columns: Sequence[str], units: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the unit of every column, "" where it is not known.
+
+    µ has two code points and ° a few: units compare by what they look like.
+    """
+    return tuple(
+        unicodedata.normalize("NFKC", units.get(column, "")).strip()
+        for column in columns
+    )
 
 
 def check(payload: object, extremes: bool) -> Announcement:

@@ -8,9 +8,9 @@ in its folder: `site.json` (what it was given when it joined, and how far it is)
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import Ints
+from afcl._typing import Floats, Ints
+from afcl.core.messages import Addressed
+from afcl.core.tasks import Task
 from afcl.core.terms import (
     AskAnnouncement,
     AskHello,
@@ -31,27 +33,31 @@ from afcl.core.terms import (
 )
 from afcl.data.sites import SiteTable
 from afcl.data.tables import Table
-from afcl.exceptions import AfclError, InputError, RejectedMessage
+from afcl.exceptions import AfclError, RejectedMessage
 from afcl.methods import get_method
-from afcl.privacy.ledger import Ledger
+from afcl.privacy.files import alone, kept_secret
+from afcl.privacy.ledger import DataSet, Ledger
 from afcl.privacy.levels import PLAIN, parse_level
+from afcl.runtime.agreement import quoted
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.live.announcement import Announcement, announce
+from afcl.runtime.live.announcement import Announcement, announce, plain_units
 from afcl.runtime.live.membership import (
     DONE,
     JOINED,
     REFUSED,
+    SITE,
     Membership,
     keep_membership,
     open_membership,
 )
+from afcl.runtime.live.views import VIEWS, Views, home_folder
 from afcl.runtime.requirements import needs_all_rows
 from afcl.runtime.results import (
     RESULT,
     write_labels,
     write_result_file,
 )
-from afcl.runtime.site import ODD, Charge, Site, settled, shown_rows
+from afcl.runtime.site import ODD, Site, digest_of, settled, shown_rows
 
 #: Its method's memory.
 MEMORY = "memory.bin"
@@ -59,22 +65,26 @@ MEMORY = "memory.bin"
 SECRET = "secret.bin"
 #: The site's labels, a line for every row of its files.
 LABELED = "labels.csv"
-#: What a site has spent, beside its results unless it names another file.
+#: What a site has spent, in its home unless it names another file.
 LEDGER = "ledger.json"
 
 
 def answer(folder: Path, request: bytes) -> bytes:
     """Answer one request of the coordinator, from what is in the site's folder.
 
-    One that makes no sense is refused in one line.
+    One at a time, so that two requests at once cannot both be the last one allowed. One
+    that makes no sense is refused in one line.
     """
-    member = open_membership(folder)
-    try:
-        return _answer(folder, member, request)
-    except AfclError:
-        raise
-    except ODD as error:
-        raise RejectedMessage(f"this request cannot be answered: {error}") from error
+    with alone(folder / SITE):
+        member = open_membership(folder)
+        try:
+            return _answer(folder, member, request)
+        except AfclError:
+            raise
+        except ODD as error:
+            raise RejectedMessage(
+                f"this request cannot be answered: {error}"
+            ) from error
 
 
 def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
@@ -87,20 +97,29 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
             folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
         )
         return encode(Noted(run))
+    pinned = _pinned(member, asked, request)
     source = member.open(_whole(asked)).tables[0]
     found = source.fingerprint()
     if member.fingerprint not in ("", found):
         raise RejectedMessage(f"the rows of {member.name} have changed during the run")
+    rows = member.rows or source.unordered()
+    joined = replace(pinned, run=run, fingerprint=found, rows=rows)
     if isinstance(asked, AskAnnouncement):
-        joined = replace(member, run=run, fingerprint=found, state=JOINED)
-        keep_membership(folder, joined)
-        return encode(_announcement(member, source, asked))
+        joined = replace(joined, state=JOINED)
+    # Before anything is said: what comes next is measured against it.
+    keep_membership(folder, joined)
     if isinstance(asked, Finish):
-        _finish(folder, member, source, asked)
+        _finish(folder, joined, source, asked)
         return encode(Noted(run))
-    check_terms(member, asked.terms)
-    secret, charge = keep_secret(folder), _account(folder, member, found)
-    return _work(folder, Site(source.rows, source.columns, secret, charge), request)
+    views = _views(folder, joined, source)
+    if isinstance(asked, AskAnnouncement):
+        return encode(_announcement(joined, source, asked, views))
+    views = replace(views, within=_within(asked.terms))
+    method, parameters = settled(asked.terms)
+    if not method.disclosure(parameters).once:
+        views.note("rows")
+    site = Site(source.rows, source.columns, kept_secret(folder / SECRET), views)
+    return _work(folder, site, request)
 
 
 def _run_of(asked: Any) -> str:
@@ -123,54 +142,115 @@ def _whole(asked: Any) -> str:
 
 
 def _announcement(
-    member: Membership, source: SiteTable, asked: AskAnnouncement
+    member: Membership, source: SiteTable, asked: AskAnnouncement, views: Views
 ) -> Announcement:
-    """Return what the site says of itself."""
-    if not isinstance(source, Table):
-        # Only the number of rows is asked of these, and extremes and medians of what
-        # is shown: three rows say them.
-        ranges = source.ranges()
-        rows = np.broadcast_to(ranges.low, source.shape)
-        shown = np.stack([ranges.low, source.medians(), ranges.high])
-    else:
-        rows = source.values
-        group = max(asked.group, parse_level(member.privacy).group)
-        shown = shown_rows(rows, group)
-    return announce(
-        member.name, source.columns, rows, member.units, asked.extremes, shown
-    )
+    """Return what the site says of itself, no more than its level allows."""
+    insists = parse_level(member.privacy)
+    if asked.extremes and insists.private:
+        raise RejectedMessage(
+            f"{member.name} takes part at {insists} and tells no extremes: give public "
+            "bounds (--ranges)"
+        )
+    group = max(asked.group, insists.group)
+
+    def make() -> Announcement:
+        rows, shown = _shown(source, group)
+        given = member.name, source.columns, rows, member.units, asked.extremes, shown
+        return announce(*given)
+
+    if not asked.extremes:
+        return make()
+    of = f"groups of {group} rows" if group > 1 else "rows"
+    kept = views(f"extremes and medians of {of}", make)
+    units = plain_units(source.columns, member.units)
+    return replace(kept, name=member.name, units=units)
 
 
-def keep_secret(folder: Path) -> bytes:
-    """Return what only this site knows, drawn once; nobody else may read the file."""
-    path = folder / SECRET
-    if not path.is_file():
-        part = path.with_name(f"{SECRET}.{os.getpid()}.part")
-        opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(opened, "wb") as file:
-            file.write(secrets.token_bytes(32))
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(part, path)  # the first one to come decides
-        except FileExistsError:
-            pass
-        finally:
-            part.unlink()
-    return path.read_bytes()
+def _shown(source: SiteTable, group: int) -> tuple[Floats, Floats]:
+    """Return rows, and what stands for them where extremes and medians are told."""
+    if isinstance(source, Table):
+        return source.values, shown_rows(source.values, group)
+    # Only the number of rows is asked of these, and extremes and medians of what is
+    # shown: three rows say them.
+    ranges = source.ranges()
+    rows = np.broadcast_to(ranges.low, source.shape)
+    return rows, np.stack([ranges.low, source.medians(), ranges.high])
 
 
-def _account(folder: Path, member: Membership, data: str) -> Charge:
-    """Return what is called, with its cost, before anything private is sent."""
-    ledger = Ledger(Path(member.ledger or folder / LEDGER), member.budget)
+# ------------------------------------------------------- what it holds itself to
 
-    def charge(purpose: str, mu: float) -> None:
-        try:
-            ledger.charge(data, purpose, mu)
-        except InputError as error:
-            raise RejectedMessage(f"{member.name}: {error}") from error
 
-    return charge
+def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
+    """Return what the site is held to from here on, or refuse anything else.
+
+    Nothing of the rows is read for it.
+    """
+    if isinstance(asked, AskAnnouncement):
+        wanted = f"extremes: {asked.extremes}, groups of {asked.group}"
+        if member.asked not in ("", wanted):
+            raise RejectedMessage(
+                f"{member.name} was asked to announce itself in another way before"
+            )
+        return replace(member, asked=wanted)
+    check_terms(member, asked.terms)
+    terms = digest_of(asked.terms)
+    if member.terms not in ("", terms):
+        raise RejectedMessage(
+            f"{member.name} works under other terms in this run: they cannot be changed"
+        )
+    member = replace(member, terms=terms)
+    if not isinstance(asked, AskStep):
+        return member
+    _check_cohort(member, asked)
+    step = hashlib.sha256(request).hexdigest()
+    if step in member.steps:
+        return member
+    method, parameters = settled(asked.terms)
+    most = method.disclosure(parameters).steps
+    if most is not None and len(member.steps) >= most:
+        raise RejectedMessage(
+            f"{member.name} has answered {most} times in this run, which is all that "
+            "was agreed"
+        )
+    return replace(member, steps=(*member.steps, step))
+
+
+def _check_cohort(member: Membership, asked: AskStep) -> None:
+    """Refuse to be summed with fewer others than the site wants."""
+    own = asked.payload.own if isinstance(asked.payload, Addressed) else None
+    if isinstance(own, Task) and len(own.members) < member.cohort:
+        raise RejectedMessage(
+            f"{member.name} is summed with {member.cohort - 1} others at least, this "
+            f"cohort has {len(own.members)} members: join with --cohort "
+            f"{len(own.members)} to allow it"
+        )
+
+
+def _within(terms: Terms) -> str:
+    """Name columns and box: under others, views are other views."""
+    content = encode((terms.columns, terms.box))
+    return f"columns and box {hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
+    """Return what remembers what was said of these rows, in this run and before."""
+    home = Path(member.home) if member.home else home_folder()
+    path = Path(member.ledger) if member.ledger else home / LEDGER
+    ledger = Ledger(path, member.budget, runs=member.runs)
+    older = folder / LEDGER
+    if older.is_file() and older != path:
+        ledger.adopt(older)
+        older.rename(older.with_name(f"{LEDGER}.moved"))
+    name = member.dataset or f"{member.data} {' '.join(sorted(source.columns))}"
+    data = DataSet(name, (member.rows, member.fingerprint))
+    known = ledger.account(data).rows
+    if known and not member.changed and set(data.rows).isdisjoint(known):
+        raise RejectedMessage(
+            f"the rows of {member.name} have changed since something was said of them: "
+            "join with --changed to describe them anew, which tells more of the rows "
+            "that came and went"
+        )
+    return Views(home / VIEWS, ledger, data, member.name, member.run)
 
 
 def check_terms(member: Membership, terms: Terms) -> None:
@@ -180,8 +260,19 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} takes part in {member.method} only, not in {terms.method}: "
             f"join with --method {terms.method} to allow it"
         )
+    twice = [name for name, n in Counter(terms.columns).items() if n > 1]
+    if twice:
+        raise RejectedMessage(
+            f"{member.name} gives every column once, not {quoted(twice)} several times"
+        )
     method, parameters = settled(terms)
-    level, least = method.disclosure(parameters)
+    told = method.disclosure(parameters)
+    level, least = told.level, told.min_cell
+    if told.holders is not None and told.holders < member.holders:
+        raise RejectedMessage(
+            f"{member.name} gives no sums of groups that fewer than {member.holders} "
+            f"sites hold: join with --holders {told.holders} to allow it"
+        )
     if least is not None and least < member.min_cell:
         raise RejectedMessage(
             f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "

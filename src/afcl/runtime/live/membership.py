@@ -18,6 +18,8 @@ from afcl.runtime.results import write_text
 
 #: The file that holds it, in the site's folder.
 SITE = "site.json"
+#: Fields that are lists in the file.
+LISTS = ("columns", "drop", "steps")
 #: What a file of rows ends with if it is a program that finds them.
 PROGRAM = ".py"
 #: What such a program defines.
@@ -42,12 +44,26 @@ class Membership:
     min_cell, method, privacy
         What the site insists on, whatever the coordinator asks for: no smaller cells,
         no other method, no weaker level.
-    budget, ledger
-        The epsilon its rows may cost in all, and the file in which that is kept.
+    cohort, holders
+        Fewest members of a cohort that it lets itself be summed with, and fewest of
+        them that hold rows of a group.
+    budget, runs
+        The epsilon its rows may cost in all, and in how many runs something may be said
+        of them that has no epsilon.
+    home, ledger
+        The folder in which it keeps what it has said, for all its runs, and the file of
+        the account (in the home).
+    dataset, changed
+        What its rows are called from run to run (by default by their place and
+        columns), and whether they may have changed since the last one.
     stream
         Whether its rows stay in their files; None: if they are many.
-    run, fingerprint, state, reason
-        The run it takes part in, its rows as they were then, and where it stands.
+    run, fingerprint, rows, state, reason
+        The run it takes part in, its rows as they were then (in their order, and in
+        any), and where it stands.
+    asked, terms, steps
+        Digests of what it was asked to announce, of the terms it works under, and of
+        the steps it has answered.
     """
 
     data: str
@@ -59,11 +75,21 @@ class Membership:
     min_cell: int = 5
     method: str = "afcl"
     privacy: str = "summary"
+    cohort: int = 3
+    holders: int = 3
     budget: float | None = None
+    runs: int = 3
+    home: str = ""
     ledger: str = ""
+    dataset: str = ""
+    changed: bool = False
     stream: bool | None = None
     run: str = ""
     fingerprint: str = ""
+    rows: str = ""
+    asked: str = ""
+    terms: str = ""
+    steps: tuple[str, ...] = ()
     state: str = WAITING
     reason: str = ""
 
@@ -142,7 +168,7 @@ def open_membership(folder: Path) -> Membership:
     """Read how far the site is."""
     try:
         fields = json.loads((folder / SITE).read_text(encoding="utf-8"))
-        lists = {name: tuple(fields[name]) for name in ("columns", "drop")}
+        lists = {name: tuple(fields[name]) for name in LISTS if name in fields}
         return Membership(**{**fields, **lists})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder / SITE} cannot be read: {error}") from error
