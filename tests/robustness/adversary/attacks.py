@@ -8,6 +8,7 @@ to know: rows, or values of a column. Refused requests are simply lost.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -18,12 +19,21 @@ from afcl._typing import Floats, Ints
 from afcl.core.cells import union
 from afcl.core.cohort_answers import numbers_for
 from afcl.core.messages import Addressed, Cells, Level, Plan
+from afcl.core.params import DefaultParams
 from afcl.core.refine import coarse
-from afcl.core.tasks import COUNT, SUM, Question, Task
-from afcl.core.terms import AskHello, AskStep
+from afcl.core.tasks import (
+    COUNT,
+    PRESENCE,
+    SUM,
+    Evidence,
+    Part,
+    Question,
+    Task,
+)
+from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.privacy.attacks import Exchange, Released, releases
 from afcl.privacy.attacks_sums import difference, difference_coarse
-from afcl.privacy.masks import digest, mask, public_key
+from afcl.privacy.masks import Asked, Sealed, answer, public_key
 from afcl.scale import Box
 
 #: Wider than any table: rows in a box of this span all lie in its corner.
@@ -181,37 +191,103 @@ def _alone(question: Question, numbers: Ints) -> Floats:
     return rows
 
 
-def puppet(victims: Sequence[Victim], tables: Sequence[Floats], box: Box) -> Floats:
-    """Add a member of the coordinator's own with rows everywhere, and subtract it.
+class Puppet:
+    """A member of the coordinator's own: the honest code, on rows that are invented."""
 
-    Its thousands of rows open every group, as if all members had them together.
+    def __init__(self, number: int, rows: Floats) -> None:
+        secret = bytes([number + 1]) * 32
+        self.rows = rows
+        self.sealed = Sealed(rows, rows, secret, public_key(secret))
+        self.memory: Asked | None = None
+
+    def ask(self, task: Task, params: DefaultParams) -> Part:
+        """Answer as a member does."""
+        part, self.memory = answer(task, self.sealed, self.memory, params)
+        return part
+
+
+def puppets(
+    victims: Sequence[Victim],
+    tables: Sequence[Floats],
+    box: Box,
+    number: int = 1,
+    **options: Any,
+) -> Floats:
+    """Add members of the coordinator's own with rows everywhere, and subtract them.
+
+    Their thousands of rows would open every group, as if all members had them together.
+    Everything else is as an honest coordinator asks it: how many rows, who holds them,
+    then sums of the groups that enough members hold.
     """
     d, rng, size = tables[0].shape[1], np.random.default_rng(0), 2000
-    n_rows = sum(len(table) for table in tables) + size
+    n_rows = sum(len(table) for table in tables) + number * size
     agreed = [
-        terms_for(table, "secure+summary", box=box, n_rows=n_rows) for table in tables
+        terms_for(table, "secure+summary", box=box, n_rows=n_rows, **options)
+        for table in tables
     ]
     both = list(zip(victims, agreed, strict=True))
     hellos = _all(victim.ask(AskHello(terms)) for victim, terms in both)
     if not hellos:
         return np.empty((0, d))
-    keys = [*(hello.payload.key for hello in hellos), *invented_keys(1)]
-    shown = [hello.payload.cells for hello in hellos]
-    seeds = _likely(shown, size // 5, rng)  # five of the puppet's rows lie at each
-    question = Question(SUM, (coarse(seeds),))
-    total = np.zeros(question.width, dtype=np.uint64)
-    for kind in (COUNT, SUM):
-        asked = Question(kind, question.partitions)
-        parts = _all(
-            victim.ask(AskStep(terms, 1, 1, task_for(keys, place, asked)))
-            for place, (victim, terms) in enumerate(both)
+    seeds = _likely([hello.payload.cells for hello in hellos], size // 5, rng)
+    own = [Puppet(i, np.repeat(seeds, 5, axis=0)) for i in range(number)]
+    keys = [hello.payload.key for hello in hellos] + [p.sealed.public for p in own]
+    params = DefaultParams(privacy="secure+summary", **options)
+    partitions = (coarse(seeds),)
+    everybody = _Cohort(both, own, keys, params)
+    counted = everybody.ask(Question(COUNT, partitions))
+    present = everybody.ask(Question(PRESENCE, partitions))
+    if not counted or not present:
+        return np.empty((0, d))
+    said = np.stack([part.values for part in present])
+    tags = np.stack([part.tags for part in present if part.tags is not None])
+    opened = params.threshold.opened(_total(present)).astype(np.int64)
+    question = Question(SUM, partitions, opened=opened)
+    shown = [Evidence(said, tags[:, place]) for place in range(len(keys))]
+    summed = everybody.ask(question, shown)
+    if not summed:
+        return np.empty((0, d))
+    honest = _total(summed).view(np.uint64)
+    for each in own:
+        known = numbers_for(question, each.rows, params.threshold)
+        honest = honest - known.view(np.uint64)
+    return box.unscale(_alone(question, honest.view(np.int64)))
+
+
+@dataclass(frozen=True)
+class _Cohort:
+    """Sites and puppets that are asked the same."""
+
+    sites: Sequence[tuple[Victim, Terms]]
+    puppets: Sequence[Puppet]
+    keys: Sequence[str]
+    params: DefaultParams
+
+    def ask(self, question: Question, shown: Sequence[Evidence] = ()) -> list[Part]:
+        """Return everybody's part, nothing if a site refuses."""
+        tasks = [task_for(self.keys, i, question).own for i in range(len(self.keys))]
+        if shown:
+            pairs = zip(tasks, shown, strict=True)
+            tasks = [replace(task, evidence=each) for task, each in pairs]
+        replies = _all(
+            victim.ask(AskStep(terms, 1, 1, Addressed(None, task)))
+            for (victim, terms), task in zip(self.sites, tasks, strict=False)
         )
-        if not parts:
-            return np.empty((0, d))
+        if not replies:
+            return []
+        rest = zip(self.puppets, tasks[len(self.sites) :], strict=True)
+        return [
+            *(reply.payload for reply in replies),
+            *(own.ask(task, self.params) for own, task in rest),
+        ]
+
+
+def _total(parts: Sequence[Part]) -> Ints:
+    """Add everybody's parts; the masks cancel."""
+    total = np.zeros(parts[0].values.shape, dtype=np.uint64)
     for part in parts:
-        total += part.payload.values.view(np.uint64)
-    total += _puppet_masks(keys, question)
-    return box.unscale(_alone(question, total.view(np.int64)))
+        total += part.values.view(np.uint64)
+    return total.view(np.int64)
 
 
 def _all(answers: Iterable[Any]) -> list[Any]:
@@ -228,13 +304,6 @@ def _likely(shown: Sequence[Cells], n: int, rng: np.random.Generator) -> Floats:
     width = np.sqrt(cells.scatters / cells.counts / d)[picks, None]
     drawn: Floats = cells.means[picks] + width * rng.standard_normal((n, d))
     return drawn
-
-
-def _puppet_masks(keys: Sequence[str], question: Question) -> Any:
-    """Return the masks of the last member, whose secret the coordinator knows."""
-    place = len(keys) - 1
-    name = digest(task_for(keys, place, question).own)
-    return mask(bytes([1]) * 32, place, keys, name, question.width).view(np.uint64)
 
 
 # ------------------------------------------------------------------ summary

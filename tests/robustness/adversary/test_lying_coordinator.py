@@ -13,7 +13,7 @@ import pytest
 from tests.robustness.adversary.attacks import (
     bisect_column,
     many_levels,
-    puppet,
+    puppets,
     regroup,
     two_time_pad,
 )
@@ -25,7 +25,6 @@ from tests.robustness.adversary.victims import (
     share_recovered,
     terms_for,
     transfusion_like,
-    write_rows,
 )
 
 from afcl.core.messages import Plan
@@ -75,7 +74,8 @@ def test_a_spent_budget_buys_no_further_synopsis(tmp_path, seed):
         reply = victim.ask(AskStep(terms, 1, 1, plan))
         if reply is not None:
             said = reply.payload.cells
-            assert np.array_equal(said.means, paid.payload.means), "new noise"
+            same = np.allclose(said.means, paid.payload.means, rtol=0, atol=1e-9)
+            assert same, "new noise"
             assert np.array_equal(said.counts, paid.payload.counts)
 
 
@@ -133,17 +133,38 @@ def test_another_box_gets_other_masks(tmp_path, seed, table):
     assert share_recovered(found, rows, OF_SUMS) == 0
 
 
-@pytest.mark.xfail(reason="puppets: the next slice", strict=True)
-@every_table
-def test_invented_rows_open_no_group(tmp_path, seed, table):
-    tables = [table(seed), table(seed + 100)]
+def open_by_puppets(tmp_path, tables, **attack):
+    """Return what share of two sites' rows a coordinator with puppets learns."""
     victims = [
         joined(tmp_path / f"site {i}" / "out", rows, privacy="secure+summary")
         for i, rows in enumerate(tables)
     ]
     everybody = np.concatenate(tables)
-    found = puppet(victims, tables, bounds_of(everybody))
-    assert share_recovered(found, everybody, OF_SUMS) == 0
+    found = puppets(victims, tables, bounds_of(everybody), **attack)
+    return share_recovered(found, everybody, OF_SUMS)
+
+
+@every_table
+def test_invented_rows_open_no_group(tmp_path, seed, table):
+    tables = [table(seed), table(seed + 100)]
+    assert open_by_puppets(tmp_path, tables) == 0
+
+
+@pytest.mark.xfail(
+    reason="two puppets and one site are three holders: who is enrolled must be known",
+    strict=True,
+)
+@every_table
+def test_two_puppets_open_no_group(tmp_path, seed, table):
+    tables = [table(seed), table(seed + 100)]
+    assert open_by_puppets(tmp_path, tables, number=2) == 0
+
+
+@every_table
+def test_a_coordinator_cannot_do_without_holders(tmp_path, seed, table):
+    """How many members must hold a group's rows is the sites' to say."""
+    tables = [table(seed), table(seed + 100)]
+    assert open_by_puppets(tmp_path, tables, holders=2) == 0
 
 
 # ------------------------------------------------------------------ summary
@@ -165,10 +186,9 @@ def test_the_agreed_number_of_steps_and_no_more(tmp_path, seed):
     assert victim.refused >= 17
 
 
-def test_a_refused_file_is_read_again_by_the_same_name(tmp_path, seed):
-    """What the attacks rest on: a site that is asked honestly does answer."""
+def test_a_site_that_is_asked_honestly_answers(tmp_path, seed):
+    """What all these tests rest on."""
     rows = iris_like(seed)
-    assert write_rows(tmp_path / "a" / "rows.csv", rows).is_file()
     victim = joined(tmp_path / "a" / "out", rows)
     hello = victim.ask(AskHello(terms_for(rows, "summary")))
     assert hello is not None
