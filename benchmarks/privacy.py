@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from statistics import mode
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,9 @@ from afcl.metrics import adjusted_rand, silhouette
 from afcl.privacy.masks import mask, public_key
 from afcl.runtime.codec import encode
 from quality import CLIENTS, load, owners, scaled
+
+#: The attacks on a site are the tests' own.
+sys.path.append(str(Path(__file__).parents[1]))
 
 #: Rows on which a silhouette is computed.
 SCORED = 2500
@@ -53,6 +59,9 @@ COMPARED = ("summary", "grouped(5)")
 SMALL = {"r15": 15, "a1": 20, "wine": 3}
 NOISY = {"SD1": 4, "eight": 8}
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0, None)
+SMALL_SITES = ("IR", "SE", "TF")
+COMPARED_RUNS = ("summary", "grouped(5)")
+STEPS = {"IR": 4, "TF": 4}
 CURVES = ("SD1", "eight", "TF", "SE")
 
 #: One line of a table.
@@ -213,8 +222,107 @@ def cost_of_masks(folder: Path, runs: int) -> list[Row]:
     return [{"numbers": 512, "cohort": 10, "milliseconds": milliseconds, "bytes": size}]
 
 
+def across(folder: Path, runs: int) -> list[Row]:
+    """Rows that follow from 1 to 10 runs on five sites of 40 mixed rows each."""
+    found = []
+    for name, level in product(SMALL_SITES, COMPARED_RUNS):
+        tables = _forty(folder, name, CLIENTS)
+        rows = np.concatenate(tables)
+        bounds = (rows.min(axis=0), rows.max(axis=0))
+        (audited,) = audit(
+            tables, [level], scale=bounds, rounds=10, runs=10, canary_trials=4
+        ).levels
+        for each in audited.across:
+            row: Row = {"dataset": name, "level": level, "runs": each.runs}
+            row |= {"other seeds": each.reseeded, "a row left": each.after_leaving}
+            found.append(row)
+    return found
+
+
+def steps(folder: Path, runs: int) -> list[Row]:
+    """Values that follow from one message about few columns measured in steps."""
+    found = []
+    for (name, columns), level in product(STEPS.items(), COMPARED):
+        for width in (1, 2, columns):
+            tables = [rows[:, :width] for rows in _forty(folder, name, 3, rows=100)]
+            (audited,) = audit(tables, [level], rounds=2, runs=1).levels
+            row: Row = {"dataset": name, "columns": width, "level": level}
+            row |= {"enumerated": audited.enumerated, "broken": audited.broken}
+            found.append(row)
+    return found
+
+
+def active(folder: Path, runs: int) -> list[Row]:
+    """Rows that a coordinator gets by dishonest requests to a site of 40 rows."""
+    from tests.robustness.adversary import attacks
+    from tests.robustness.adversary.victims import bounds_of, joined, share_recovered
+
+    found = []
+    for name in SMALL_SITES:
+        first, second = _forty(folder, name, 2)
+        both = np.concatenate([first, second])
+        with TemporaryDirectory() as where, temporary_home(where):
+            site = Path(where)
+
+            def victim(number: str, rows: Floats, level: str, site: Path = site) -> Any:
+                return joined(site / number / "out", rows, privacy=level)
+
+            group = victim("0", first, "grouped(5)")
+            pad = victim("1", first, "secure+summary")
+            plain = victim("2", first, "summary")
+            pair = [
+                victim(str(i), rows, "secure+summary")
+                for i, rows in ((3, first), (4, second))
+            ]
+            shares = {
+                "groups of 5, 6, …": share_recovered(
+                    attacks.regroup(group, first, 120), first
+                ),
+                "two-time pad": share_recovered(
+                    attacks.two_time_pad(pad, first), first, 4
+                ),
+                "2400 levels": share_recovered(
+                    attacks.many_levels(plain, first, 2400), first
+                ),
+                "a puppet": share_recovered(
+                    attacks.puppets(pair, [first, second], bounds_of(both)), both, 4
+                ),
+            }
+        found += [
+            {"dataset": name, "attack": attack, "recovered": share}
+            for attack, share in shares.items()
+        ]
+    return found
+
+
+@contextmanager
+def temporary_home(folder: str) -> Iterator[None]:
+    """Let sites keep what they have said in this folder."""
+    before = os.environ.get("AFCL_HOME")
+    os.environ["AFCL_HOME"] = str(Path(folder) / "home")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["AFCL_HOME"]
+        else:
+            os.environ["AFCL_HOME"] = before
+
+
+def _forty(folder: Path, name: str, sites: int, rows: int = 40) -> list[Floats]:
+    """Return sites of so many rows each, drawn at random."""
+    X, _ = load(folder, name, 0)
+    return [
+        X[np.random.default_rng(site).choice(len(X), rows, replace=False)]
+        for site in range(sites)
+    ]
+
+
 PARTS: dict[str, Callable[[Path, int], list[Row]]] = {
     "recovered": recovered,
+    "across": across,
+    "steps": steps,
+    "active": active,
     "grouped": grouped,
     "small clients": small_clients,
     "noisy": noisy,
@@ -237,6 +345,20 @@ def promised(part: str, rows: list[Row]) -> list[tuple[str, str, bool]]:
             elif row["level"] in NOTHING:
                 holds = row["recovered"] == 0 and not row["broken"]
                 lines.append((f"{what}, none", row["recovered"], holds))
+    if part == "active":
+        for row in rows:
+            what = f"recovered by {row['attack']}: {row['dataset']}, none"
+            lines.append((what, row["recovered"], row["recovered"] == 0))
+    if part == "steps":
+        for row in rows:
+            if row["level"] != "summary":
+                what = f"enumerated: {row['dataset']}, {row['columns']} columns, none"
+                lines.append((what, row["enumerated"], row["enumerated"] == 0))
+    if part == "across":
+        for row in rows:
+            if row["level"] != "summary":
+                what = f"{row['runs']} runs, other seeds: {row['dataset']}, none"
+                lines.append((what, row["other seeds"], row["other seeds"] == 0))
     for name in dict.fromkeys(row.get("dataset") for row in rows):
         own = [row for row in rows if row.get("dataset") == name]
         if part == "grouped":

@@ -193,8 +193,15 @@ def test_extremes_of_groups_are_no_rows():
 
 
 def test_groups_reach_about_as_far_as_their_rows():
+    rows = np.array([[0.0], [2.0], [10.0], [12.0], [50.0], [50.001]])
+    shown = np.sort(shown_rows(rows, 2)[:, 0])
+    np.testing.assert_allclose(shown[:6], [0.0, 1.0, 2.0, 10.0, 11.0, 12.0], atol=1e-5)
+
+
+def test_groups_of_a_few_steps_do_not_tell_how_far_they_reach():
+    """Steps of 2, a reach of 12: variances are multiples of (2 x 1.5)^2, that is 16."""
     shown = shown_rows(np.array([[0.0], [2.0], [10.0], [12.0]]), 2)
-    assert sorted(shown[:, 0].tolist()) == [0.0, 1.0, 2.0, 10.0, 11.0, 12.0]
+    assert sorted(shown[:, 0].tolist()) == [1.0, 1.0, 1.0, 11.0, 11.0, 11.0]
     rows = np.zeros((0, 2))
     assert shown_rows(rows, 5) is rows
 

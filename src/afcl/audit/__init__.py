@@ -7,7 +7,7 @@ bytes; the promises of every level checked. See docs/privacy.md.
 
 from __future__ import annotations
 
-from afcl.audit.findings import Attack, Audit, LevelFinding
+from afcl.audit.findings import AcrossRuns, Attack, Audit, LevelFinding
 from afcl.audit.ladder import audit, default_levels
 
-__all__ = ["Attack", "Audit", "LevelFinding", "audit", "default_levels"]
+__all__ = ["AcrossRuns", "Attack", "Audit", "LevelFinding", "audit", "default_levels"]

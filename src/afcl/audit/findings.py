@@ -74,6 +74,14 @@ class LevelFinding:
         Share of what those attacks named that were rows; None: nothing was named.
     shared
         Share of rows whose exact value is known because at least five rows share it.
+    enumerated
+        Share of values that fewer than five rows of a site have and that follow from a
+        single message, by going through everything that fits it; 0 where columns are as
+        good as continuous. With one column these are rows; with several nobody knows
+        which values belong together.
+    across
+        Rows that follow from several runs on the same sites: by the number of runs,
+        with other seeds, and with a row of every site gone between two runs.
     nearest
         Distance of what was sent to the nearest row, the median, in units of a typical
         row's distance to its nearest neighbour; None: nothing that has a place. Where
@@ -111,6 +119,28 @@ class LevelFinding:
     ari: float
     attacks: tuple[Attack, ...]
     notes: tuple[str, ...] = ()
+    enumerated: float = 0.0
+    across: tuple[AcrossRuns, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AcrossRuns:
+    """What so many runs on the same sites tell together.
+
+    Attributes
+    ----------
+    runs
+        How many.
+    reseeded
+        Share of rows recovered if only the seed differs and views are not kept, as
+        where every run is a site's first.
+    after_leaving
+        Share recovered if every site loses a row between two runs and says so.
+    """
+
+    runs: int
+    reseeded: float
+    after_leaving: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +218,16 @@ def measure_attacks(
         float(_hits(shared, rows, tree, EXACT)[1].mean()) if len(shared) else 0.0,
         _nearest(named if known.mean() > RIGHT else places + named, rows, tree),
     )
+
+
+def recovered_share(found: Sequence[Candidates], rows: Floats) -> float:
+    """Return the share of rows that attacks name which are mostly right."""
+    tree, known = cKDTree(rows), np.zeros(rows.shape[0], dtype=np.bool_)
+    for each in found:
+        if len(each):
+            right, hit = _hits(each, rows, tree, EXACT)
+            known |= hit & (right >= RIGHT * len(each))
+    return float(known.mean())
 
 
 def _hits(

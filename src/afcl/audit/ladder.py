@@ -11,14 +11,23 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats
+from afcl.audit.across import across_runs
 from afcl.audit.canaries import canaries
-from afcl.audit.findings import EXACT, ROUNDED, Audit, LevelFinding, measure_attacks
+from afcl.audit.findings import (
+    EXACT,
+    ROUNDED,
+    AcrossRuns,
+    Audit,
+    LevelFinding,
+    measure_attacks,
+)
 from afcl.audit.promises import Evidence, broken_promises, in_words
 from afcl.audit.wire import Tapped, tapped
 from afcl.data import from_frames
 from afcl.exceptions import InputError
 from afcl.metrics import adjusted_rand, silhouette
 from afcl.privacy.attacks import releases
+from afcl.privacy.attacks_enumeration import enumerated
 from afcl.privacy.levels import Level, parse_level
 from afcl.registry import LEVELS
 from afcl.scale import Ranges, minmax_box, ranges_of
@@ -58,6 +67,7 @@ def audit(
     cohort: int | None = None,
     min_cell: int = 5,
     canary_trials: int = 200,
+    runs: int = 3,
     names: Sequence[str] = (),
     tell: Callable[[str], None] | None = None,
 ) -> Audit:
@@ -81,6 +91,9 @@ def audit(
         Smallest cell a client may describe.
     canary_trials : int
         Trials of each kind in the canary test of `dp`.
+    runs : int
+        Runs on the same sites whose messages are compared, at levels whose cells can be
+        read and are not noisy.
     names : sequence of str
         Of the clients, for messages.
     tell : callable, default=None
@@ -105,6 +118,7 @@ def audit(
         ("rounds", rounds, 1),
         ("min_cell", min_cell, 1),
         ("canary_trials", canary_trials, 4),
+        ("runs", runs, 1),
     ):
         if value < least:
             raise InputError(f"{name} is {value}: it must be at least {least}")
@@ -112,7 +126,7 @@ def audit(
     chosen = list(levels or default_levels(len(arrays), bounded))
     parsed = [parse_level(text) for text in chosen]
     auditor = _Auditor(
-        arrays, rounds, seed, scale, cohort, min_cell, canary_trials, tuple(names)
+        arrays, rounds, seed, scale, cohort, min_cell, canary_trials, runs, tuple(names)
     )
     found = []
     for level in parsed:
@@ -152,6 +166,7 @@ class _Auditor:
     cohort: int | None
     min_cell: int
     trials: int
+    runs: int
     names: tuple[str, ...]
 
     @cached_property
@@ -176,9 +191,11 @@ class _Auditor:
             if level.private
             else ()
         )
+        found = enumerated(released, self.tables, run.terms.box).singled
         reasons = broken_promises(
-            Evidence(level, run, released, attacks, canary, self.min_cell)
+            Evidence(level, run, released, attacks, canary, self.min_cell, found)
         )
+        across = self._across(level)
         return LevelFinding(
             str(level),
             in_words(level, self.min_cell),
@@ -193,7 +210,35 @@ class _Auditor:
             canary[0].measured if canary else None,
             **self._quality(level),
             attacks=attacks.attacks,
-            notes=_notes(level, run),
+            notes=(*_notes(level, run), *_of_steps(found), *_of_runs(across)),
+            enumerated=found,
+            across=across,
+        )
+
+    def _across(self, level: Level) -> tuple[AcrossRuns, ...]:
+        """Compare ordinary runs, at levels whose cells are exact and can be read."""
+        if not level.sends_cells or level.private or level.secure:
+            return ()
+        rows = np.concatenate(self.tables)
+        box = (rows.min(axis=0), rows.max(axis=0))
+        scale = box if isinstance(self.scale, str) else self.scale
+
+        def run(tables: Sequence[Floats], seed: int) -> Tapped:
+            options = {"min_cell": self.min_cell}
+            return tapped(
+                str(level),
+                tables,
+                seed=seed,
+                scale=scale,
+                rounds=self.rounds,
+                options=options,
+                names=self.names,
+            )
+
+        fewest = min(table.shape[0] for table in self.tables)
+        least = max(self.min_cell, level.group)
+        return across_runs(
+            self.tables, run, min(self.runs, fewest - least + 1), self.seed
         )
 
     def _run(self, level: Level, curious: bool) -> Tapped:
@@ -228,6 +273,34 @@ class _Auditor:
             "silhouette": silhouette(self.rows, labels, sample=SCORED),
             "ari": adjusted_rand(self.reference.labels(), labels),
         }
+
+
+def _of_steps(found: float) -> tuple[str, ...]:
+    """Say what follows from one message because columns are measured in steps."""
+    if not found:
+        return ()
+    return (
+        f"{found:.1%} of the values follow from a single message, by going through "
+        "everything that fits it: the columns are measured in few steps",
+    )
+
+
+def _of_runs(across: Sequence[AcrossRuns]) -> tuple[str, ...]:
+    """Say what several runs tell together, which no single one does."""
+    lines = []
+    for each in across[-1:]:
+        if each.reseeded > 0:
+            lines.append(
+                f"{each.reseeded:.1%} of the rows follow from {each.runs} "
+                f"{'run' if each.runs == 1 else 'runs'} with other seeds, unless a "
+                "site keeps what it has said"
+            )
+        if each.after_leaving > 0 and each.runs > 1:
+            lines.append(
+                f"{each.after_leaving:.1%} follow from {each.runs} runs if every site "
+                "loses a row between two of them: no level but dp hides who has left"
+            )
+    return tuple(lines)
 
 
 def _notes(level: Level, run: Tapped) -> tuple[str, ...]:

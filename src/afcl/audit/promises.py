@@ -40,6 +40,7 @@ class Evidence:
     attacks: AttackResults
     canary: Sequence[CanaryResult]
     min_cell: int
+    enumerated: float = 0.0
 
 
 class Promise(NamedTuple):
@@ -74,6 +75,11 @@ def _recovered(found: Evidence) -> list[str]:
         which = [attack.name for attack in attacks.attacks if attack.counts]
         reasons.append(
             f"{attacks.recovered:.2%} of the rows were recovered ({', '.join(which)})"
+        )
+    if found.enumerated > 0:
+        reasons.append(
+            f"{found.enumerated:.2%} of the values follow from a single message "
+            "(enumeration)"
         )
     return reasons + [
         f"what stands for the rows of client {client} was formed anew"

@@ -73,6 +73,9 @@ def audit(
     trials: Annotated[
         int, typer.Option(help="Trials of the canary test of 'dp'.")
     ] = 200,
+    runs: Annotated[
+        int, typer.Option(help="Runs on the same files that are compared.")
+    ] = 3,
     columns: Columns = [],
     drop: Drop = [],
     missing: Annotated[str, typer.Option(help=MISSING)] = "error",
@@ -111,6 +114,7 @@ def audit(
             cohort=cohort,
             min_cell=min_cell,
             canary_trials=trials,
+            runs=runs,
             names=[table.name for table in read.tables],
             tell=tell,
         )

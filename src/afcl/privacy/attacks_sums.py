@@ -12,7 +12,7 @@ per cohort.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from afcl.privacy.attacks import FEW, HIGH, LOW, Candidates, Released, columns_o
 SLACK = 1e-11
 #: The same, of large squares that nearly cancel.
 ROUGH = 1e-13
+#: How coarse scatters are taken to be, one after the other.
+COARSER = (0.0, 1e-6, 3e-5, 1e-3)
 #: Squares of a difference may be off by so many steps of a grid.
 STEPS = 64
 
@@ -64,6 +66,18 @@ def difference_unions(releases: Sequence[Released]) -> Candidates:
     for pile in _piles(releases):
         found += [_against_unions(pile, bag) for bag in range(pile.bags.shape[1])]
     return named("unions", columns_of(releases), found)
+
+
+def difference_coarse(releases: Sequence[Released]) -> list[Candidates]:
+    """Do both, taking scatters for exact first, then for ever more coarsely rounded.
+
+    Who allows for rounding checks less and guesses more; one list a guess.
+    """
+    found = []
+    for step in COARSER:
+        as_if = [replace(each, step=max(each.step, step)) for each in releases]
+        found += [difference(as_if), difference_unions(as_if)]
+    return found
 
 
 def subtract_hellos(releases: Sequence[Released]) -> Candidates:

@@ -12,9 +12,10 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.batch import Spread, Tables, at_once, condense
-from afcl.core.cells import cells_of, concatenate, offsets_of
+from afcl.core.cells import cells_of, concatenate, offsets_of, take
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
+from afcl.core.rounding import coarse, coarse_cells, squared_steps
 
 
 def extremes(tables: Tables, smallest: int, spread: Spread = at_once) -> Floats:
@@ -27,7 +28,9 @@ def extremes(tables: Tables, smallest: int, spread: Spread = at_once) -> Floats:
         rows, labels, first = _grouped(tables, clients, smallest)
         size = np.bincount(labels)[:, None]
         means = _per_group(rows, labels) / size
-        around = np.sqrt(_per_group((rows - means[labels]) ** 2, labels) / size)
+        squares = _per_group((rows - means[labels]) ** 2, labels) / size
+        units = np.repeat(_units(tables, clients), np.diff([*first, len(size)]), axis=0)
+        around = np.sqrt(coarse(squares, units))
         low = np.minimum.reduceat(means - around, first)
         return np.stack([low, np.maximum.reduceat(means + around, first)], axis=1)
 
@@ -47,7 +50,15 @@ def hellos(
         rows, labels, first = _grouped(tables, clients, smallest)
         n = int(labels.max()) + 1
         sizes = np.diff(np.append(first, n))
-        return replace(cells_of(rows, labels, n), offsets=offsets_of(sizes))
+        cells = replace(cells_of(rows, labels, n), offsets=offsets_of(sizes))
+        units = _units(tables, clients)
+        every = np.arange(clients.shape[0])
+        return concatenate(
+            [
+                coarse_cells(take(cells, every[i : i + 1]), units[i])
+                for i in every.tolist()
+            ]
+        )
 
     everybody = np.arange(tables.sizes.shape[0])
     groups = concatenate(spread(form, everybody))
@@ -68,6 +79,13 @@ def _grouped(tables: Tables, clients: Ints, smallest: int) -> tuple[Floats, Ints
     labels, first = group(tables.rows, tables.offsets, clients, smallest)
     start, end = tables.offsets[clients[0]], tables.offsets[clients[-1] + 1]
     return tables.rows[start:end], labels, first
+
+
+def _units(tables: Tables, clients: Ints) -> Floats:
+    """Return to what the variances of every client's columns are rounded."""
+    starts, ends = tables.offsets[clients], tables.offsets[clients + 1]
+    each = zip(starts.tolist(), ends.tolist(), strict=True)
+    return np.stack([squared_steps(tables.rows[start:end]) for start, end in each])
 
 
 def _per_group(values: Floats, labels: Ints) -> Floats:

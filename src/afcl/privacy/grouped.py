@@ -9,6 +9,7 @@ import numpy as np
 
 from afcl.core.messages import Cells
 from afcl.core.protocol import Keep, Requirements, keep_nothing
+from afcl.core.rounding import coarse_cells, squared_steps
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
 from afcl.privacy.grouping import group_rows, grouped_cells
@@ -44,6 +45,7 @@ class Grouped(Protection):
 
         def make() -> Cells:
             rows = as_rows(X).table()
-            return grouped_cells(rows, group_rows(rows, self.level.group))
+            cells = grouped_cells(rows, group_rows(rows, self.level.group))
+            return coarse_cells(cells, squared_steps(rows))
 
         return keep(f"groups of {self.level.group} rows", make)

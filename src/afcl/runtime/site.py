@@ -22,6 +22,7 @@ from afcl.core.protocol import (
     secret_rng,
     simulated_secret,
 )
+from afcl.core.rounding import coarse, squared_steps
 from afcl.core.rows import Rows, Source, TableRows
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import AfclError, InputError, RejectedMessage
@@ -202,7 +203,8 @@ def shown_rows(rows: Floats, group: int) -> Floats:
     labels = group_rows(rows, group)
     size = np.bincount(labels)[:, None]
     means = _per_group(rows, labels) / size
-    around = np.sqrt(_per_group((rows - means[labels]) ** 2, labels) / size)
+    squares = _per_group((rows - means[labels]) ** 2, labels) / size
+    around = np.sqrt(coarse(squares, squared_steps(rows)))
     return np.concatenate([means - around, means, means + around])
 
 
