@@ -177,6 +177,7 @@ def test_only_so_many_runs_say_something_that_has_no_epsilon(tmp_path):
     ledger.charge(ROWS, "groups of 6", run="a")  # once in, a run may
     ledger.charge(ROWS, "synopsis", FOUR, run="c")  # has an epsilon
     ledger.charge(ROWS, "groups of 5", run="d")  # said before
+    ledger.charge(ROWS, "extremes")  # said in every run alike
     ledger.charge(ROWS, "groups of 7", run="b")
     with pytest.raises(Overdrawn, match="described in 2 runs already.*--runs 3"):
         ledger.charge(ROWS, "groups of 8", run="e")

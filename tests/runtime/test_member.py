@@ -228,7 +228,7 @@ def test_masks_are_others_under_other_terms(sites):
     keys = set()
     boxes = (BOX, Box(BOX.low, BOX.span * 2))
     for run, box in (("a", BOX), ("b", BOX), ("c", boxes[1])):
-        folder = sites.join(run)
+        folder = sites.join(run, runs=3)
         keys.add(ask(folder, AskHello(terms("secure", run, box=box))).payload.key)
     assert len(keys) == 3
 
@@ -250,7 +250,7 @@ def test_a_first_message_is_made_once_for_all_runs(sites, home, level):
     said: list[bytes] = []
     other = sites.rows(X[::-1], "copy.csv")
     for run, data in (("a", None), ("b", None), ("c", other)):
-        folder = sites.join(run, **({"data": data} if data else {}))
+        folder = sites.join(run, runs=3, **({"data": data} if data else {}))
         hello = ask(folder, AskHello(terms(level, run, seed=len(said))))
         said.append(encode(hello.payload))
     if level == "grouped(5)":
@@ -341,6 +341,13 @@ def test_only_so_many_runs_describe_rows_without_an_epsilon(sites, first, second
     with pytest.raises(RejectedMessage, match="described in 1 run already.*--runs 2"):
         ask(sites.join("b", runs=1), AskHello(terms(second, "b")))
     ask(sites.join("c", runs=2), AskHello(terms(second, "c")))
+
+
+def test_who_has_only_announced_itself_may_take_part_in_another_run(sites):
+    """Extremes are the same in every run, and told once."""
+    for run in "ab":
+        ask(sites.join(run, runs=1), AskAnnouncement(run, True))
+    ask(sites.join("c", runs=1), AskHello(terms("summary", "c")))
 
 
 def test_what_follows_from_a_kept_view_is_said_in_any_number_of_runs(sites):

@@ -142,7 +142,7 @@ def join(
     holders: Holders = 3,
     one_cohort: OneCohort = False,
     budget: Budget = None,
-    runs: Runs = 3,
+    runs: Runs = 1,
     home: Home = None,
     ledger: LedgerFile = None,
     dataset: DataSetName = "",

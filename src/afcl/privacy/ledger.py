@@ -140,7 +140,7 @@ class Ledger:
         mu : float
             What it costs, in Gaussian differential privacy; 0 if that has no measure.
         run : str
-            To whom: a run.
+            To whom: a run; "" of what is the same in every run.
         """
         if not (mu >= 0 and math.isfinite(mu)):
             raise InputError(f"a release costs mu = {mu}: it must not be negative")
@@ -185,8 +185,8 @@ class Ledger:
         """Refuse what would exceed the budget, or the number of runs."""
         if release.mu > 0:
             self._check_budget(account, release)
-        elif self.runs is not None:
-            runs = {known.run for known in account.released if not known.mu}
+        elif self.runs is not None and release.run:
+            runs = {r.run for r in account.released if r.run and not r.mu}
             if len(runs | {release.run}) > max(self.runs, len(runs)):
                 raise Overdrawn(
                     f"these rows were described in {len(runs)} "

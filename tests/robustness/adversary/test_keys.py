@@ -107,7 +107,7 @@ def join(tmp_path):
             path = tmp_path / f"{site}.csv"
             pl.DataFrame(rows[site], schema=["u", "v"]).write_csv(path)
             own = str(keys[site]) if signed else ""
-            member = Membership(str(path), f"site-{site}", key=own, **asked)
+            member = Membership(str(path), f"site-{site}", key=own, runs=9, **asked)
             keep_membership(folder, member)
             folders.append(folder)
         return Cohort(folders, rows, keys, run)

@@ -166,7 +166,7 @@ def _announcement(
     if not asked.extremes:
         return make()
     of = f"groups of {group} rows" if group > 1 else "rows"
-    kept = views(f"extremes and medians of {of}", make)
+    kept = replace(views, run="")(f"extremes and medians of {of}", make)
     units = plain_units(source.columns, member.units)
     return replace(kept, name=member.name, units=units)
 

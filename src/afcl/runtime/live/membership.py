@@ -85,7 +85,7 @@ class Membership:
     holders: int = 3
     one_cohort: bool = False
     budget: float | None = None
-    runs: int = 3
+    runs: int = 1
     home: str = ""
     ledger: str = ""
     dataset: str = ""
