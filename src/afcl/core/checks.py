@@ -36,15 +36,15 @@ from afcl.core.messages import (
 from afcl.core.state import ServerState, total
 from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, Question, SeedPartition
 from afcl.registry import AUTO
+from afcl.scale import WALLS
 
 #: Most rows a client may register: no sum over all clients overflows.
 MOST_ROWS = 1 << 40
 #: Most cells of one message, unless more seeds than that were asked for.
 MOST_CELLS = 256
-#: The box is [0, 1] in agreed units; one width below it is allowed,
-LOW = -1.0
-#: and one above.
-HIGH = 2.0
+#: The box is [0, 1] in agreed units; one width to each side is allowed: in a box with
+#: walls, up to these.
+LOW, HIGH = WALLS
 #: Means beyond this could overflow where no box is agreed,
 LARGEST = 1e120
 #: and so could scatters beyond this.

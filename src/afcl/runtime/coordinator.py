@@ -20,7 +20,15 @@ from afcl.core.messages import Broadcast, Hello, Left, array_bytes, refuse_unles
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.exceptions import InputError, RejectedMessage
-from afcl.runtime.agreement import LONGEST_REASON, Agreement, AgreementStep, RollCall
+from afcl.runtime.agreement import (
+    LONGEST_REASON,
+    MAX_ROWS,
+    Agreement,
+    AgreementRequest,
+    AgreementStep,
+    RollCall,
+    check_rows,
+)
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights, Silence, stamped
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, LEFT, Entry, Journal
@@ -41,6 +49,8 @@ class Spec:
     max_rounds: int = 100
     run: str = "run"
     names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    max_rows: int = MAX_ROWS
 
     @cached_property
     def parameters(self) -> Any:
@@ -199,7 +209,12 @@ class Coordinator:
     def _roll_call(self) -> RollCall:
         spec = self.spec
         group = requirements(spec.method, spec.parameters, spec.scale).group
-        return RollCall(self.transport, self._flights, spec.run, spec.scale, group)
+        request = AgreementRequest(
+            scale=spec.scale, group=group, max_rows=spec.max_rows
+        )
+        return RollCall(
+            self.transport, self._flights, spec.run, request, spec.names, spec.columns
+        )
 
     def _settled(self, agreed: Agreement) -> Terms:
         spec = self.spec
@@ -403,10 +418,11 @@ class Coordinator:
     def _with_announced(self, hello: Hello) -> Any:
         """Return the state that knows what a client announced before its hello.
 
-        Refused is a hello of other rows; what is taken from the journal was compared
+        Refused is a hello of other rows, or of too many; what is taken from the journal was compared
         when it came.
         """
         client, known = hello.client, self._agreement.ranges(hello.client)
+        check_rows(hello.n_rows, self.spec.max_rows)
         if known is None:
             return self._state
         refuse_unless(
