@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.cells import offsets_of
 from afcl.core.messages import Cells, Hello, Summary, Update
 from afcl.core.tasks import Part, SecureHello
 from afcl.core.terms import AskRanges, AskStep
@@ -66,7 +64,8 @@ def other_units(own: Floats, low: Floats, span: Floats, seed: int) -> Floats:
     """Leave the first column as it is, and take the others a thousand times."""
     factors = np.full(own.shape[1], 1000.0)
     factors[0] = 1.0
-    return own * factors
+    stretched: Floats = own * factors
+    return stretched
 
 
 def enormous(own: Floats, low: Floats, span: Floats, seed: int) -> Floats:
@@ -269,7 +268,7 @@ def federation(data: str, split: str, seed: int) -> Federation:
     """Deal out rows; one site of five lies, two of ten."""
     X, y = DATA[data](seed)
     owners = SPLITS[split](X, y, seed)
-    held = [g for g in np.unique(owners)]
+    held = np.unique(owners).tolist()
     rng = np.random.default_rng([seed, 79])
     liars = rng.choice(len(held), 2 if len(held) > 7 else 1, replace=False)
     return Federation(

@@ -29,7 +29,7 @@ NAMED = 5.0
 #: and by so many times, the box is without them.
 FAR = 50.0
 #: One client of so many may be wrong or lie, two of twice as many, ...
-ONE_OF = 5
+ONE_OF = 4
 #: up to so many.
 MOST_WRONG = 8
 
@@ -221,7 +221,7 @@ def _stretches(column: int, low: Floats, high: Floats) -> Iterator[Stretch]:
             return
         gone, times = found
         far = times >= FAR and n > 2
-        yield Stretch(column, tuple(here[gone].tolist()), times, far)
+        yield Stretch(column, tuple(sorted(here[gone].tolist())), times, far)
         if not far:
             return
         here = np.delete(here, gone)

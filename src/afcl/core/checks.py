@@ -34,7 +34,14 @@ from afcl.core.messages import (
     refuse_unless,
 )
 from afcl.core.state import ServerState, total
-from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, Question, SeedPartition
+from afcl.core.tasks import (
+    MOST_NESTED,
+    OPENING,
+    SCORE,
+    Question,
+    SecureHello,
+    SeedPartition,
+)
 from afcl.registry import AUTO
 from afcl.scale import WALLS
 
@@ -49,6 +56,8 @@ LOW, HIGH = WALLS
 LARGEST = 1e120
 #: and so could scatters beyond this.
 WIDEST = 1e255
+#: In a box with walls, rows so far outside it count as far out: halfway to a wall.
+FAR_OUT = 0.5
 #: The owner of a cell that rows of several centres were folded into.
 NOBODY = -1
 #: What rounding may do altogether, relative to the numbers at hand.
@@ -69,6 +78,24 @@ def check_hello(state: ServerState, hello: Hello) -> int:
     refuse_unless(width >= 1, "the means of cells must have features")
     _check_cells(state, (cells,), width, hello.client, n_rows)
     return width
+
+
+def check_outsider(hello: Hello) -> None:
+    """Refuse who lies far outside a box with walls with more than half of its rows.
+
+    The box is everybody else's then. Rows of a heavy tail are few; more than half of
+    them are in another unit, or made up. Methods that send no cells are not looked at.
+    """
+    said = hello.payload
+    cells = said.cells if isinstance(said, SecureHello) else said
+    if not isinstance(cells, Cells):
+        return
+    outside = np.maximum(cells.means - 1.0, -cells.means).max(axis=1) > FAR_OUT
+    refuse_unless(
+        2 * int(cells.counts[outside].sum()) <= int(cells.counts.sum()),
+        "more than half of its rows lie far outside what all others span: "
+        "check the units, or give public bounds (--ranges)",
+    )
 
 
 def check_update(state: ServerState, update: Update) -> None:

@@ -354,7 +354,8 @@ def _stretch_note(
         f"{'the other one' if n == 2 else 'all others'} reach{'es' if n == 2 else ''}"
     )
     if each[0].far:
-        text += ", and has no say there: rows far out count as one width outside"
+        have = "has" if len(who) == 1 else "have"
+        text += f", and {have} no say there: rows far out count as one width outside"
     return f"{text}; check the units, or give public bounds (--ranges)"
 
 

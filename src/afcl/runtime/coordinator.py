@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from afcl._typing import ClientId
+from afcl.core.checks import check_outsider
 from afcl.core.messages import Broadcast, Hello, Left, array_bytes, refuse_unless
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.terms import AskHello, AskStep, Terms
@@ -395,6 +396,8 @@ class Coordinator:
             if isinstance(message, Hello):
                 state = self._with_announced(message)
             state, found = self.spec.method.absorb(state, message)
+            if isinstance(message, Hello) and self._terms.box.walls:
+                check_outsider(message)
         except RejectedMessage as error:
             self._refuse(client, contact, error)
             return
@@ -418,8 +421,8 @@ class Coordinator:
     def _with_announced(self, hello: Hello) -> Any:
         """Return the state that knows what a client announced before its hello.
 
-        Refused is a hello of other rows, or of too many; what is taken from the journal was compared
-        when it came.
+        Refused is a hello of other rows, or of too many; what is taken from the
+        journal was compared when it came.
         """
         client, known = hello.client, self._agreement.ranges(hello.client)
         check_rows(hello.n_rows, self.spec.max_rows)

@@ -67,8 +67,8 @@ def settle(
     Notes
     -----
     Refused are, in this order: sites whose names differ at most by case (all of them),
-    sites with too few or too many rows, sites that lack an agreed column, sites that declare
-    another unit. Each step looks only at the sites that are left.
+    sites with too few or too many rows, sites that lack an agreed column, sites that
+    declare another unit. Each step looks only at the sites that are left.
 
     Unless named, the agreed columns are those that more than half of the sites have.
     They come in the order of the site that has most of them (of several, the first by
