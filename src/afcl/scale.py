@@ -5,8 +5,8 @@ Min-max scaling needs each client's column minima and maxima and nothing else. A
 joiner's rows use the same map, also outside the box.
 
 No few clients set the box alone: where so few of them that they may be wrong, or lie,
-stretch a column to very many times what all others span, the box is that of the others,
-and gets walls: rows further out lie on them. See docs/decisions/0028-hostile-sites.md.
+stretch a column to many times what all others span, the box is that of the others, and
+gets walls: rows further out lie on them. See docs/decisions/0028-hostile-sites.md.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from afcl.exceptions import InputError
 
 #: Up to so many features, columns are gone through one by one.
 NARROW = 8
-#: The walls of a box that has some, in agreed units: one width outside it.
-WALLS = (-1.0, 2.0)
-#: A column that a few clients stretch by so many times what the others span is named,
-NAMED = 5.0
-#: and by so many times, the box is without them.
-FAR = 50.0
+#: The walls of a box that has some, in agreed units: a quarter of a width outside. So
+#: near, because k is chosen by gaps, and a wall far out would be the widest of all.
+WALLS = (-0.25, 1.25)
+#: The box is without a few clients that stretch a column by so many times what all the
+#: others span.
+FAR = 8.0
 #: One client of so many may be wrong or lie, two of twice as many, ...
 ONE_OF = 4
 #: up to so many.
@@ -92,6 +92,12 @@ class Box:
     def _within_walls(self, scaled: Floats) -> Floats:
         return np.clip(scaled, *WALLS, out=scaled) if self.walls else scaled
 
+    def beyond(self, low: Floats, high: Floats) -> float:
+        """Return how many widths such extremes reach outside, walls or none."""
+        with np.errstate(over="ignore"):
+            above, below = high - self.low - self.span, self.low - low
+            return float((np.maximum(above, below) / self.span).max())
+
     def unscale(self, X: Floats) -> Floats:
         """Map points back into the units of the data."""
         original: Floats = X * self.span + self.low
@@ -138,15 +144,11 @@ def minmax_box(ranges: Sequence[Ranges]) -> Box:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Few clients that alone stretch a column, in multiples of what the others span.
-
-    `far` says that the box is without them.
-    """
+    """Few clients that alone stretch a column, in multiples of what the others span."""
 
     column: int
     clients: tuple[int, ...]
     times: float
-    far: bool
 
 
 def supported_box(lows: Floats, highs: Floats) -> tuple[Box, list[Stretch]]:
@@ -163,16 +165,16 @@ def supported_box(lows: Floats, highs: Floats) -> tuple[Box, list[Stretch]]:
         With walls where it is without somebody.
     stretches : list of Stretch
         Who alone stretches which column. Of two clients nobody can say which one is
-        wrong: both count.
+        wrong: the box is both's.
 
     Examples
     --------
     >>> highs = np.array([[1.0], [0.9], [1.0], [700.0]])
     >>> box, found = supported_box(np.zeros((4, 1)), highs)
-    >>> box.scale(np.array([[0.5], [1.8], [600.0]])).ravel().tolist()
-    [0.5, 1.8, 2.0]
+    >>> box.scale(np.array([[0.5], [1.2], [600.0]])).ravel().tolist()
+    [0.5, 1.2, 1.25]
     >>> found
-    [Stretch(column=0, clients=(3,), times=699.0, far=True)]
+    [Stretch(column=0, clients=(3,), times=699.0)]
     """
     lows, highs = lows.astype(np.float64), highs.astype(np.float64)
     found = [
@@ -180,13 +182,12 @@ def supported_box(lows: Floats, highs: Floats) -> tuple[Box, list[Stretch]]:
         for column in _suspicious(lows, highs)
         for stretch in _stretches(int(column), lows[:, column], highs[:, column])
     ]
-    for stretch in found:
-        if stretch.far:
-            lows[stretch.clients, stretch.column] = np.inf
-            highs[stretch.clients, stretch.column] = -np.inf
+    told = found if lows.shape[0] > 2 else []
+    for stretch in told:
+        lows[stretch.clients, stretch.column] = np.inf
+        highs[stretch.clients, stretch.column] = -np.inf
     box = _box(lows.min(axis=0), highs.max(axis=0))
-    walls = any(stretch.far for stretch in found) or None
-    return replace(box, walls=walls), found
+    return replace(box, walls=True if told else None), found
 
 
 def _most_wrong(n: int) -> int:
@@ -204,13 +205,12 @@ def _suspicious(lows: Floats, highs: Floats) -> Ints:
     with np.errstate(over="ignore"):
         whole = highs.max(axis=0) - lows.min(axis=0)
         own = np.sort(highs - lows, axis=0)[n - 1 - _most_wrong(n)]
-        return np.flatnonzero((whole > 0) & (whole >= (1 + NAMED) * own))
+        return np.flatnonzero((whole > 0) & (whole >= (1 + FAR) * own))
 
 
 def _stretches(column: int, low: Floats, high: Floats) -> Iterator[Stretch]:
     """Yield who stretches one column: the fewest clients first, then of the others."""
-    n = low.shape[0]
-    most = _most_wrong(n)
+    most = _most_wrong(low.shape[0])
     # Whoever is left out, of these somebody stays who reaches as far as anybody does.
     lowest = np.argsort(low, kind="stable")[: most + 1]
     highest = np.argsort(-high, kind="stable")[: most + 1]
@@ -220,10 +220,7 @@ def _stretches(column: int, low: Floats, high: Floats) -> Iterator[Stretch]:
         if found is None:
             return
         gone, times = found
-        far = times >= FAR and n > 2
-        yield Stretch(column, tuple(sorted(here[gone].tolist())), times, far)
-        if not far:
-            return
+        yield Stretch(column, tuple(sorted(here[gone].tolist())), times)
         here = np.delete(here, gone)
         most -= gone.shape[0]
 
@@ -239,7 +236,7 @@ def _fewest(low: Floats, high: Floats, most: int) -> tuple[Ints, float] | None:
                 rest = np.delete(low, gone).min()
                 spans.append((np.delete(high, gone).max() - rest, gone, rest))
             span, gone, rest = min(spans, key=lambda each: each[0])
-            if not _is_flat(rest, span) and whole - span >= NAMED * span:
+            if not _is_flat(rest, span) and whole - span >= FAR * span:
                 return gone, float(whole / span - 1)
     return None
 

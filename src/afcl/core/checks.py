@@ -49,15 +49,17 @@ from afcl.scale import WALLS
 MOST_ROWS = 1 << 40
 #: Most cells of one message, unless more seeds than that were asked for.
 MOST_CELLS = 256
-#: The box is [0, 1] in agreed units; one width to each side is allowed: in a box with
-#: walls, up to these.
-LOW, HIGH = WALLS
+#: The box is [0, 1] in agreed units; one width below it is allowed,
+LOW = -1.0
+#: and one above.
+HIGH = 2.0
 #: Means beyond this could overflow where no box is agreed,
 LARGEST = 1e120
 #: and so could scatters beyond this.
 WIDEST = 1e255
-#: In a box with walls, rows so far outside it count as far out: halfway to a wall.
-FAR_OUT = 0.5
+#: Who announces rows so many widths outside the box, which is all others' then, must
+#: have most of its rows near it: nobody honest was seen to lie that far away.
+FAR_OUT = 30.0
 #: The owner of a cell that rows of several centres were folded into.
 NOBODY = -1
 #: What rounding may do altogether, relative to the numbers at hand.
@@ -81,20 +83,22 @@ def check_hello(state: ServerState, hello: Hello) -> int:
 
 
 def check_outsider(hello: Hello) -> None:
-    """Refuse who lies far outside a box with walls with more than half of its rows.
+    """Refuse who lies outside the box with more than half of its rows.
 
-    The box is everybody else's then. Rows of a heavy tail are few; more than half of
-    them are in another unit, or made up. Methods that send no cells are not looked at.
+    Rows of a heavy tail are few; more than half of them are in another unit, or made
+    up. Of a box with walls outside is halfway to them. Methods that send no cells are
+    not looked at.
     """
     said = hello.payload
     cells = said.cells if isinstance(said, SecureHello) else said
     if not isinstance(cells, Cells):
         return
-    outside = np.maximum(cells.means - 1.0, -cells.means).max(axis=1) > FAR_OUT
+    low, high = WALLS
+    away = (cells.means < low / 2) | (cells.means > (1 + high) / 2)
     refuse_unless(
-        2 * int(cells.counts[outside].sum()) <= int(cells.counts.sum()),
-        "more than half of its rows lie far outside what all others span: "
-        "check the units, or give public bounds (--ranges)",
+        2 * int(cells.counts[away.any(axis=1)].sum()) <= int(cells.counts.sum()),
+        f"more than half of its rows lie outside the others', some {FAR_OUT:g} times "
+        "what they span: check the units, or give public bounds (--ranges)",
     )
 
 

@@ -323,12 +323,12 @@ def notes_on(
     columns
         Names of the columns; none: they are numbered, from 1.
     """
-    by_whom: dict[tuple[tuple[int, ...], bool], list[Stretch]] = {}
+    by_whom: dict[tuple[int, ...], list[Stretch]] = {}
     for stretch in stretches:
-        by_whom.setdefault((stretch.clients, stretch.far), []).append(stretch)
+        by_whom.setdefault(stretch.clients, []).append(stretch)
     notes = [
         _stretch_note([name(i) for i in clients], each, len(rows), columns)
-        for (clients, _), each in by_whom.items()
+        for clients, each in by_whom.items()
     ]
     share = max(rows) / max(1, sum(rows))
     if len(rows) > 1 and share > MOST_OF_ALL:
@@ -353,10 +353,10 @@ def _stretch_note(
         f"{f'{times:.0f}' if times < BEYOND else 'over a million'} times as far as "
         f"{'the other one' if n == 2 else 'all others'} reach{'es' if n == 2 else ''}"
     )
-    if each[0].far:
-        have = "has" if len(who) == 1 else "have"
-        text += f", and {have} no say there: rows far out count as one width outside"
-    return f"{text}; check the units, or give public bounds (--ranges)"
+    if n > 2:
+        has = "it has" if len(who) == 1 else "they have"
+        text += f": {has} no say there, far rows count as just outside"
+    return f"{text}; check units, or give --ranges"
 
 
 def _box_by_name(

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from afcl._typing import ClientId
-from afcl.core.checks import check_outsider
+from afcl.core.checks import FAR_OUT, check_outsider
 from afcl.core.messages import Broadcast, Hello, Left, array_bytes, refuse_unless
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.terms import AskHello, AskStep, Terms
@@ -396,7 +396,7 @@ class Coordinator:
             if isinstance(message, Hello):
                 state = self._with_announced(message)
             state, found = self.spec.method.absorb(state, message)
-            if isinstance(message, Hello) and self._terms.box.walls:
+            if isinstance(message, Hello) and self._is_far_out(client):
                 check_outsider(message)
         except RejectedMessage as error:
             self._refuse(client, contact, error)
@@ -437,6 +437,13 @@ class Coordinator:
         box = self._terms.box
         low, high = box.scale(known.low), box.scale(known.high)
         return self.spec.method.announced(self._state, client, low, high)
+
+    def _is_far_out(self, client: ClientId) -> bool:
+        """Whether a client announced rows very far outside the agreed box."""
+        box, known = self._terms.box, self._agreement.ranges(client)
+        if not box.walls or known is None:
+            return False
+        return box.beyond(known.low, known.high) >= FAR_OUT
 
     def _refuse(self, client: ClientId, contact: int, error: RejectedMessage) -> None:
         """Write down a refusal; who earns too many in a row is not asked again."""

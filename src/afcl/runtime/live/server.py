@@ -17,7 +17,7 @@ from afcl._typing import ClientId
 from afcl.core.terms import Answer, Finish
 from afcl.exceptions import InputError
 from afcl.methods import get_method
-from afcl.runtime.agreement import AgreementRequest, Scale
+from afcl.runtime.agreement import MAX_ROWS, AgreementRequest, Scale
 from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.journal import Journal
@@ -56,6 +56,8 @@ class RunPlan:
         Exactly these, or none: what most sites have.
     ranges
         Public bounds by column; none: min-max over the sites that begin.
+    max_rows
+        Most rows a site may have.
     patience
         Seconds without any arrival after which the run ends with what it has.
     linger
@@ -78,6 +80,7 @@ class RunPlan:
     linger: float = 0.0
     grace: float = 120.0
     parameters: Mapping[str, Any] | None = None
+    max_rows: int = MAX_ROWS
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
@@ -102,7 +105,8 @@ class RunPlan:
         parameters = method.parameters(**self.options)
         needed = requirements(method, parameters, scale, self.min_clients)
         min_rows = max(int(self.options.get("min_cell", 1)), needed.group)
-        return AgreementRequest(self.columns or None, scale, min_rows, needed.group)
+        rows = (min_rows, needed.group, self.max_rows)
+        return AgreementRequest(self.columns or None, scale, *rows)
 
 
 def write_failure(folder: Path, reason: str) -> None:
@@ -127,6 +131,7 @@ def serve_run(engine: Engine, folder: Path) -> None:
         plan.seed,
         max_rounds=plan.max_rounds,
         run=plan.run,
+        max_rows=plan.max_rows,
     )
     with Journal(folder / JOURNAL, plan.run) as journal, _Recorder(folder) as recorder:
         admission = Admission(
@@ -195,7 +200,8 @@ def _farewell(
 
     The tree stays here too: it counts rows per seed, finer than any cluster.
     """
-    kept = {k: v for k, v in result.items() if k not in ("sites", "tree")}
+    own = ("sites", "tree", "notes")
+    kept = {k: v for k, v in result.items() if k not in own}
     shown = json.dumps(kept)
     answer = Answer.of(finished.clustering)
 
