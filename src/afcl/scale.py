@@ -27,7 +27,7 @@ NARROW = 8
 WALLS = (-0.25, 1.25)
 #: The box is without a few clients that stretch a column by so many times what all the
 #: others span.
-FAR = 8.0
+FAR = 6.0
 #: One client of so many may be wrong or lie, two of twice as many, ...
 ONE_OF = 4
 #: up to so many.

@@ -40,6 +40,7 @@ def execute(
         max_rounds=parameters["max_rounds"],
         run=identity[:12],
         names=names,
+        columns=tuple(sites.columns),
     )
     with (
         Journal(out / results.JOURNAL, identity) as journal,

@@ -5,8 +5,8 @@ Of a masked part nothing can be checked, but of the sum over a cohort much is kn
 before: its members' first messages tell, up to a grid, what all their rows add up to;
 rows nearest to one seed have their mean in that seed's Voronoi cell; and groups that
 lie inside another one add up to it. What rounding can do is allowed for, so true sums
-always pass. A member may still move its own rows about within these bounds, like anybody
-who holds other rows.
+always pass. Within these bounds a member may still say what it likes, like anybody who
+holds other rows.
 """
 
 from __future__ import annotations
