@@ -3,10 +3,12 @@
 
 ``python benchmarks/lies.py [--seeds 20] [--levels ...] [--lies ...] [--honest 1000]``
 
-Every line is a lie at a level of privacy, on a kind of data dealt out in one of three
-ways. Beside each other stand the adjusted Rand index of the honest rows (against the
-clusters they were drawn from) with the liars there and with the liars left out, the
-largest loss over the seeds, and in how many runs something was said. The lies are told
+Every line is a lie at a level of privacy, on two kinds of data dealt out in three ways,
+in turn. Beside each other stand the adjusted Rand index of the honest rows (against the
+clusters they were drawn from) with the liars there and with the liars left out, the mean
+and the largest loss, how many seeds lost more than .05, in how many runs something was
+said, and which seeds lost. Lines with a star are within the rules: an honest site may
+hold such rows. Then honest federations of unlike sites are counted. The lies are told
 by sites that otherwise follow the protocol: far rows, extremes that are not theirs,
 more rows than they have, other units, and sums that they add a number to.
 """
@@ -204,6 +206,10 @@ MESSAGES: dict[str, Message] = {
 #: Told only where there are sums.
 SUMS = frozenset(MESSAGES) - {"announced 1e300", "declared 1e9 rows"}
 LIES = (*ROWS, *MESSAGES)
+#: An honest site may lie as far away as this: such lies are named, not undone.
+HONEST_TOO = frozenset(lie for lie in ROWS if lie.startswith("far blob x 10,")) | {
+    "far blob x 10"
+}
 
 
 class Liar(Site):
@@ -444,46 +450,53 @@ def honest(count: int) -> int:
     return refused
 
 
+#: What is dealt out how: one of these after the other, seed by seed.
+CASES = tuple((data, split) for split in SPLITS for data in DATA)
+
+
+def table(levels: Sequence[str], lies: Sequence[str], seeds: range) -> int:
+    """Print what every lie does; return how many runs lost too much, unexcused."""
+    cases = [CASES[seed % len(CASES)] for seed in seeds]
+    feds = [federation(*case, seed) for case, seed in zip(cases, seeds, strict=True)]
+    missed = 0
+    print("level                  lie                          with   without  mean")
+    print("                                                        loss, worst, missed")
+    for level in levels:
+        both = list(zip(feds, seeds, strict=True))
+        alone = [without(fed, level, seed)[0] for fed, seed in both]
+        for lie in lies:
+            if lie in SUMS and "secure" not in level:
+                continue
+            told = [lied_to(fed, lie, level, seed) for fed, seed in both]
+            loss = [a - t.ari for a, t in zip(alone, told, strict=True)]
+            lost = sum(x > TOLERANCE for x in loss)
+            missed += 0 if lie in HONEST_TOO else lost
+            where = [seed for x, seed in zip(loss, seeds, strict=True) if x > TOLERANCE]
+            print(
+                f"{level:22} {lie:28} {np.mean([t.ari for t in told]):.3f}  "
+                f"{np.mean(alone):.3f}  {np.mean(loss):6.3f} {max(loss):6.3f} "
+                f"{lost:3}{'*' if lie in HONEST_TOO else ' '} "
+                f"said in {sum(bool(t.lines) for t in told)} of {len(told)} {where}",
+                flush=True,
+            )
+    return missed
+
+
 def main() -> int:
-    """Print the table."""
+    """Print the tables; return 1 if something does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=24)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--levels", default=";".join(LEVELS))
     parser.add_argument("--lies", default=";".join(LIES))
-    parser.add_argument("--data", default=";".join(DATA))
-    parser.add_argument("--splits", default=";".join(SPLITS))
-    parser.add_argument("--honest", type=int, default=0, help="federations, no lies")
+    parser.add_argument("--honest", type=int, default=1000, help="honest federations")
     chosen = parser.parse_args()
     seeds = range(chosen.first, chosen.first + chosen.seeds)
-    if chosen.honest:
-        return int(honest(chosen.honest) > 0)
-    missed = 0
-    for level in chosen.levels.split(";"):
-        for data in chosen.data.split(";"):
-            for split in chosen.splits.split(";"):
-                feds = [federation(data, split, seed) for seed in seeds]
-                alone = [without(f, level, s) for f, s in zip(feds, seeds, strict=True)]
-                for lie in chosen.lies.split(";"):
-                    if lie in SUMS and "secure" not in level:
-                        continue
-                    told = [
-                        lied_to(f, lie, level, s)
-                        for f, s in zip(feds, seeds, strict=True)
-                    ]
-                    loss = [a[0] - t.ari for a, t in zip(alone, told, strict=True)]
-                    print(
-                        f"{level:22} {data:10} {split:13} {lie:28} "
-                        f"{np.mean([t.ari for t in told]):6.3f} "
-                        f"{np.mean([a[0] for a in alone]):6.3f} "
-                        f"{np.mean(loss):6.3f} {max(loss):6.3f} "
-                        f"{sum(x > TOLERANCE for x in loss):3} "
-                        f"{sum(bool(t.lines) for t in told):3}",
-                        flush=True,
-                    )
-                    missed += sum(x > TOLERANCE for x in loss)
-    print(f"{missed} runs lost more than {TOLERANCE}")
-    return int(missed > 0)
+    levels, lies = chosen.levels.split(";"), chosen.lies.split(";")
+    missed = table(levels, lies, seeds) if seeds else 0
+    refused = honest(chosen.honest) if chosen.honest else 0
+    print(f"{missed} runs lost more than {TOLERANCE}, {refused} honest refused")
+    return int(missed > 0 or refused > 0)
 
 
 if __name__ == "__main__":
