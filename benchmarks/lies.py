@@ -5,12 +5,14 @@
 
 Every line is a lie at a level of privacy, on two kinds of data dealt out in three ways,
 in turn. Beside each other stand the adjusted Rand index of the honest rows (against the
-clusters they were drawn from) with the liars there and with the liars left out, the mean
-and the largest loss, how many seeds lost more than .05, in how many runs something was
-said, and which seeds lost. Lines with a star are within the rules: an honest site may
-hold such rows. Then honest federations of unlike sites are counted. The lies are told
-by sites that otherwise follow the protocol: far rows, extremes that are not theirs,
-more rows than they have, other units, and sums that they add a number to.
+clusters they were drawn from) with the liars there and with the liars left out, the
+mean and the largest loss, how many seeds lost more than .05, in how many runs something
+was said, and which seeds lost. Lines with a star are within the rules: an honest site
+may hold such rows. Then honest federations of unlike sites are counted.
+
+The lies are told by sites that otherwise follow the protocol: far rows, extremes that
+are not theirs, more rows than they have, other units, and sums that they add a number
+to.
 """
 
 from __future__ import annotations
@@ -297,11 +299,12 @@ def sites_of(fed: Federation, lie: str, seed: int) -> list[Site]:
     return sites
 
 
-def run(sites: list[Site], level: str, seed: int) -> Finished:
+def run(sites: list[Site], level: str, seed: int, **more: Any) -> Finished:
     """Run the default preset over these sites."""
     transport = InProcess(sites, Schedule().bind(len(sites), seed))
     names = tuple(f"site-{i + 1}" for i in range(len(sites)))
-    spec = Spec(get_method("afcl"), options={"privacy": level}, seed=seed, names=names)
+    options = {"privacy": level}
+    spec = Spec(get_method("afcl"), options, seed, names=names, **more)
     return Coordinator(spec, transport).run()
 
 

