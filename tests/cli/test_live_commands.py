@@ -17,6 +17,7 @@ from tests.report.folders import result_of
 from afcl.cli import main
 from afcl.cli.status import RunLog
 from afcl.exceptions import InputError
+from afcl.runtime.agreement import MAX_ROWS
 from afcl.runtime.live.server import FAILED, RunPlan
 from afcl.trace import EVENTS, to_line
 
@@ -341,3 +342,13 @@ def test_every_event_has_its_words(here: Path):
         "site-1 joined late: 1,000 rows",
         "the end (done): k = 2",
     ]
+
+
+def test_the_most_rows_of_a_site_are_in_the_plan(here: Path, no_engine: None):
+    for folder, words, most in (
+        ("a", (), MAX_ROWS),
+        ("b", ("--max-rows", "5000"), 5000),
+    ):
+        with pytest.raises(SystemExit):
+            main(["serve", "--out", folder, "--insecure", *words])
+        assert RunPlan.read(here / folder).request().max_rows == most

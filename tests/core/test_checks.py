@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afcl.core import rebuild, server
-from afcl.core.checks import MOST_CELLS, MOST_ROWS, check_question
+from afcl.core.checks import MOST_CELLS, MOST_ROWS, check_outsider, check_question
 from afcl.core.client import condense, reply
 from afcl.core.messages import Cells, Hello, Level, LevelReply, Plan, Summary, Update
 from afcl.core.params import DefaultParams
@@ -21,7 +21,7 @@ from afcl.core.protocol import client_rng
 from afcl.core.rebuild import KEPT, prepare
 from afcl.core.server import absorb_hello, absorb_update, broadcast
 from afcl.core.state import ServerState
-from afcl.core.tasks import COUNT, KEY, SCORE, SUM, Question, SeedPartition
+from afcl.core.tasks import COUNT, KEY, SCORE, SUM, Question, SecureHello, SeedPartition
 from afcl.exceptions import RejectedMessage
 
 LOOSE = DefaultParams(min_cell=1)
@@ -495,3 +495,39 @@ def test_clusterings_that_cannot_be_are_not_scored(change):
         check_question(Question(SCORE, levels=(JUDGED, odd)), 1)
     with pytest.raises(RejectedMessage, match="expected levels"):
         check_question(Question(SCORE, levels=(None,)), 1)  # type: ignore[arg-type]
+
+
+def _hello(means, scatters=None, secure=False):
+    means = np.array(means, dtype=float)
+    n = means.shape[0]
+    cells = Cells(
+        np.full(n, 5), means, np.zeros(n) if scatters is None else np.array(scatters)
+    )
+    return Hello(5 * n, SecureHello(cells, "ab" * 32) if secure else cells)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize(
+    ("means", "scatters"),
+    [
+        ([[1.25, 0.5], [0.5, -0.25], [0.5, 0.5]], None),
+        # Rows in all corners of the walls average out: 2 * .75 ** 2 a row.
+        ([[0.5, 0.5]], [5 * 1.125]),
+    ],
+)
+def test_outsiders_are_refused(means, scatters, secure):
+    with pytest.raises(RejectedMessage, match="more than half of its rows lie outside"):
+        check_outsider(_hello(means, scatters, secure))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        _hello([[1.25, 0.5], [0.5, 0.5]]),  # half of the rows, not more
+        _hello([[1.0, 0.0], [0.0, 0.0]]),
+        _hello([[0.5, 0.5]], [5 * 0.5]),  # all rows in corners of the box itself
+        Hello(5, "what another method says"),
+    ],
+)
+def test_who_is_inside_with_half_of_its_rows_is_welcome(said):
+    check_outsider(said)

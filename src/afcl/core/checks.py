@@ -59,7 +59,7 @@ LARGEST = 1e120
 WIDEST = 1e255
 #: Who announces rows so many widths outside the box, which is all others' then, must
 #: have most of its rows near it: nobody honest was seen to lie that far away.
-FAR_OUT = 30.0
+FAR_OUT = 60.0
 #: The owner of a cell that rows of several centres were folded into.
 NOBODY = -1
 #: What rounding may do altogether, relative to the numbers at hand.
@@ -86,17 +86,20 @@ def check_outsider(hello: Hello) -> None:
     """Refuse who lies outside the box with more than half of its rows.
 
     Rows of a heavy tail are few; more than half of them are in another unit, or made
-    up. Of a box with walls outside is halfway to them. Methods that send no cells are
-    not looked at.
+    up. Outside lies a cell whose mean is halfway to a wall, or whose rows are further
+    from the middle of the box than rows inside can be, on average. Methods that send no
+    cells are not looked at.
     """
     said = hello.payload
     cells = said.cells if isinstance(said, SecureHello) else said
     if not isinstance(cells, Cells):
         return
-    low, high = WALLS
-    away = (cells.means < low / 2) | (cells.means > (1 + high) / 2)
+    (low, high), means = WALLS, cells.means
+    away = ((means < low / 2) | (means > (1 + high) / 2)).any(axis=1)
+    radii = ((means - 0.5) ** 2).sum(axis=1) + cells.scatters / cells.counts
+    away |= radii > means.shape[1] / 4 + SLACK
     refuse_unless(
-        2 * int(cells.counts[away.any(axis=1)].sum()) <= int(cells.counts.sum()),
+        2 * int(cells.counts[away].sum()) <= int(cells.counts.sum()),
         f"more than half of its rows lie outside the others', some {FAR_OUT:g} times "
         "what they span: check the units, or give public bounds (--ranges)",
     )

@@ -18,7 +18,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.batch import Tables, cohort_sums, condense, reply
 from afcl.core.cells import concatenate
-from afcl.core.checks import HIGH, LARGEST, LOW
+from afcl.core.checks import FAR_OUT, HIGH, LARGEST, LOW
 from afcl.core.client import SEEDING_SAMPLE
 from afcl.core.messages import Batch, Plan
 from afcl.core.params import DefaultParams
@@ -137,9 +137,7 @@ class SiteBatch:
         if self._level.group:
             told = private.extremes(self._given, self._level.group, self._threads)
             return told[:, 0], told[:, 1]
-        rows, starts = self._given.rows, self._given.offsets[:-1]
-        lows: Floats = np.minimum.reduceat(rows, starts)
-        return lows, np.maximum.reduceat(rows, starts)
+        return _extremes(self._given.rows, self._given.offsets)
 
     def agree(self, scale: Any) -> tuple[Settled, Ranges]:
         """Return the box, and what one site says that reaches as far as all do."""
@@ -249,8 +247,8 @@ def fits(
 
     Those of the default preset can, at the levels `summary` and `secure` (without `dp`
     or encryption), in plain rounds: no delays, nobody late, silent or leaving, and no
-    site with more than :data:`MOST_ROWS` rows. Where bounds are given, all rows must
-    lie near them, or not every message would be accepted.
+    site with more than :data:`MOST_ROWS` rows. All rows must lie near given bounds, or
+    not very far from everybody else's, or not every message would be accepted.
     """
     if type(spec.method) is not Afcl or not _is_plain(schedule):
         return False
@@ -261,7 +259,13 @@ def fits(
     sizes = np.diff(offsets)
     if not sizes.size or sizes.min() < 1 or sizes.max() > MOST_ROWS:
         return False
-    return _lie_inside(spec.scale, rows)
+    return _lie_inside(spec.scale, rows, offsets)
+
+
+def _extremes(rows: Floats, offsets: Ints) -> tuple[Floats, Floats]:
+    """Return each site's lows and highs."""
+    lows: Floats = np.minimum.reduceat(rows, offsets[:-1])
+    return lows, np.maximum.reduceat(rows, offsets[:-1])
 
 
 def _is_plain(schedule: Schedule | None) -> bool:
@@ -274,12 +278,13 @@ def _is_plain(schedule: Schedule | None) -> bool:
     )
 
 
-def _lie_inside(scale: Any, rows: Floats) -> bool:
+def _lie_inside(scale: Any, rows: Floats, offsets: Ints) -> bool:
     low, high = rows.min(axis=0), rows.max(axis=0)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         return False
     if isinstance(scale, str):
-        return scale == "minmax"
+        box, _ = supported_box(*_extremes(rows, offsets))
+        return scale == "minmax" and box.beyond(low, high) < FAR_OUT
     if scale is None:
         return bool(np.all(np.maximum(-low, high) <= LARGEST))
     n, d = rows.shape

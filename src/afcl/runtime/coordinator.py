@@ -439,9 +439,12 @@ class Coordinator:
         return self.spec.method.announced(self._state, client, low, high)
 
     def _is_far_out(self, client: ClientId) -> bool:
-        """Whether a client announced rows very far outside the agreed box."""
+        """Whether a client announced rows very far outside the agreed box.
+
+        Who holds more than half of all rows does not: the others are outside, rather.
+        """
         box, known = self._terms.box, self._agreement.ranges(client)
-        if not box.walls or known is None:
+        if not box.walls or known is None or 2 * known.n_rows > self._terms.n_rows:
             return False
         return box.beyond(known.low, known.high) >= FAR_OUT
 
