@@ -6,7 +6,8 @@ joiner's rows use the same map, also outside the box.
 
 No few clients set the box alone: where so few of them that they may be wrong, or lie,
 stretch a column to many times what all others span, the box is that of the others, and
-gets walls: rows further out lie on them. See docs/decisions/0028-hostile-sites.md.
+gets walls: rows further out lie on them, and those beyond all measure say nothing. See
+docs/decisions/0028-hostile-sites.md.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ NARROW = 8
 #: The walls of a box that has some, in agreed units: a quarter of a width outside. So
 #: near, because k is chosen by gaps, and a wall far out would be the widest of all.
 WALLS = (-0.25, 1.25)
+#: Beyond so many widths a value says nothing: behind walls it counts as the middle of
+#: the box, because many columns of walls make a corner that is far from everything.
+FAR_OUT = 60.0
+#: Where that is.
+MIDDLE = 0.5
 #: The box is without a few clients that stretch a column by so many times what all the
 #: others span.
 FAR = 6.0
@@ -58,7 +64,8 @@ class Box:
     """The map x -> (x - low) / span per column; a constant column maps to 0.
 
     `walls` says that there are :data:`WALLS`, onto which is mapped what lies beyond
-    them; None and no field in a message where there are none.
+    them, up to :data:`FAR_OUT` widths; what lies further out is mapped to the middle.
+    None, and no field in a message, where there are none.
     """
 
     low: Floats
@@ -90,13 +97,18 @@ class Box:
         return np.errstate(over="ignore") if self.walls else nullcontext()
 
     def _within_walls(self, scaled: Floats) -> Floats:
-        return np.clip(scaled, *WALLS, out=scaled) if self.walls else scaled
+        if self.walls:
+            beyond = np.maximum(scaled - 1.0, -scaled) >= FAR_OUT
+            np.clip(scaled, *WALLS, out=scaled)
+            scaled[beyond] = MIDDLE
+        return scaled
 
-    def beyond(self, low: Floats, high: Floats) -> float:
-        """Return how many widths such extremes reach outside, walls or none."""
+    def far_out(self, low: Floats, high: Floats) -> Bools:
+        """Return the columns in which such extremes lie beyond all measure."""
         with np.errstate(over="ignore"):
             above, below = high - self.low - self.span, self.low - low
-            return float((np.maximum(above, below) / self.span).max())
+            far: Bools = np.maximum(above, below) / self.span >= FAR_OUT
+        return far
 
     def unscale(self, X: Floats) -> Floats:
         """Map points back into the units of the data."""

@@ -12,6 +12,8 @@ from hypothesis.extra.numpy import arrays
 from afcl.exceptions import InputError
 from afcl.scale import (
     FAR,
+    FAR_OUT,
+    MIDDLE,
     WALLS,
     Box,
     Stretch,
@@ -218,19 +220,22 @@ def test_whoever_is_left_out_what_all_others_hold_is_inside(tables):
             assert ((scaled >= 0) & (scaled <= 1)).all()
 
 
-def test_behind_walls_everything_lies_on_them():
-    X = np.array([[0.5, -1e308], [1e308, 3.0], [1.2, -0.1]])
-    box = Box(np.zeros(2), np.array([1.0, 1e-9]), walls=True)
+def test_behind_walls_everything_lies_on_them_or_in_the_middle():
     low, high = WALLS
+    X = np.array([[0.5, -1e308], [50.0, 3e-9], [1.2, -1e-9], [-FAR_OUT, 1e308]])
+    box = Box(np.zeros(2), np.array([1.0, 1e-9]), walls=True)
     scaled = box.scale(X)
-    assert scaled[:, 0].tolist() == [0.5, high, 1.2]
-    assert scaled[:, 1].tolist() == [low, high, low]
+    assert scaled[:, 0].tolist() == [0.5, high, 1.2, MIDDLE]
+    assert scaled[:, 1].tolist() == [MIDDLE, high, low, MIDDLE]
     box.scale_in_place(X)
     np.testing.assert_array_equal(X, scaled)
 
 
-def test_how_far_outside_extremes_reach():
+def test_where_extremes_are_beyond_all_measure():
     box = Box(np.array([0.0, 10.0]), np.array([1.0, 2.0]), walls=True)
-    assert box.beyond(np.array([0.0, 10.0]), np.array([1.0, 12.0])) == 0.0
-    assert box.beyond(np.array([-3.0, 10.0]), np.array([1.0, 13.0])) == 3.0
-    assert box.beyond(np.array([0.0, 10.0]), np.array([1.0, 1e308])) > 1e300
+    for low, high, far in (
+        ([0.0, 10.0], [1.0, 12.0], [False, False]),
+        ([-FAR_OUT, 10.0], [1.0, 100.0], [True, False]),
+        ([0.0, 10.0], [1.0, 1e308], [False, True]),
+    ):
+        assert box.far_out(np.array(low), np.array(high)).tolist() == far

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import ClientId, Floats, Ints
+from afcl._typing import Bools, ClientId, Floats, Ints
 from afcl.core.cells import union
 from afcl.core.indices import BY_FREE_BIC
 from afcl.core.messages import (
@@ -43,7 +43,7 @@ from afcl.core.tasks import (
     SeedPartition,
 )
 from afcl.registry import AUTO
-from afcl.scale import WALLS
+from afcl.scale import FAR_OUT, MIDDLE, WALLS
 
 #: Most rows a client may register: no sum over all clients overflows.
 MOST_ROWS = 1 << 40
@@ -57,9 +57,6 @@ HIGH = 2.0
 LARGEST = 1e120
 #: and so could scatters beyond this.
 WIDEST = 1e255
-#: Who announces rows so many widths outside the box, which is all others' then, must
-#: have most of its rows near it: nobody honest was seen to lie that far away.
-FAR_OUT = 60.0
 #: The owner of a cell that rows of several centres were folded into.
 NOBODY = -1
 #: What rounding may do altogether, relative to the numbers at hand.
@@ -82,24 +79,23 @@ def check_hello(state: ServerState, hello: Hello) -> int:
     return width
 
 
-def check_outsider(hello: Hello) -> None:
-    """Refuse who lies outside the box with more than half of its rows.
+def check_outsider(hello: Hello, far: Bools) -> None:
+    """Refuse who lies outside a box with walls with more than half of its rows.
 
-    Rows of a heavy tail are few; more than half of them are in another unit, or made
-    up. Outside lies a cell whose mean is halfway to a wall, or whose rows are further
-    from the middle of the box than rows inside can be, on average. Methods that send no
-    cells are not looked at.
+    The client announced rows beyond all measure in the columns `far`. Rows of a heavy
+    tail are few; more than half of them are in another unit, or made up. Outside lies a
+    cell whose mean is halfway to a wall or, in such a column, where rows beyond all
+    measure are put. Methods that send no cells are not looked at.
     """
     said = hello.payload
     cells = said.cells if isinstance(said, SecureHello) else said
     if not isinstance(cells, Cells):
         return
     (low, high), means = WALLS, cells.means
-    away = ((means < low / 2) | (means > (1 + high) / 2)).any(axis=1)
-    radii = ((means - 0.5) ** 2).sum(axis=1) + cells.scatters / cells.counts
-    away |= radii > means.shape[1] / 4 + SLACK
+    away = (means < low / 2) | (means > (1 + high) / 2)
+    away |= far & (np.abs(means - MIDDLE) <= SLACK)
     refuse_unless(
-        2 * int(cells.counts[away].sum()) <= int(cells.counts.sum()),
+        2 * int(cells.counts[away.any(axis=1)].sum()) <= int(cells.counts.sum()),
         f"more than half of its rows lie outside the others', some {FAR_OUT:g} times "
         "what they span: check the units, or give public bounds (--ranges)",
     )

@@ -18,7 +18,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.batch import Tables, cohort_sums, condense, reply
 from afcl.core.cells import concatenate
-from afcl.core.checks import FAR_OUT, HIGH, LARGEST, LOW
+from afcl.core.checks import HIGH, LARGEST, LOW
 from afcl.core.client import SEEDING_SAMPLE
 from afcl.core.messages import Batch, Plan
 from afcl.core.params import DefaultParams
@@ -284,7 +284,7 @@ def _lie_inside(scale: Any, rows: Floats, offsets: Ints) -> bool:
         return False
     if isinstance(scale, str):
         box, _ = supported_box(*_extremes(rows, offsets))
-        return scale == "minmax" and box.beyond(low, high) < FAR_OUT
+        return scale == "minmax" and not box.far_out(low, high).any()
     if scale is None:
         return bool(np.all(np.maximum(-low, high) <= LARGEST))
     n, d = rows.shape

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from afcl._typing import ClientId
-from afcl.core.checks import FAR_OUT, check_outsider
+from afcl.core.checks import check_outsider
 from afcl.core.messages import Broadcast, Hello, Left, array_bytes, refuse_unless
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.terms import AskHello, AskStep, Terms
@@ -396,8 +396,8 @@ class Coordinator:
             if isinstance(message, Hello):
                 state = self._with_announced(message)
             state, found = self.spec.method.absorb(state, message)
-            if isinstance(message, Hello) and self._is_far_out(client):
-                check_outsider(message)
+            if isinstance(message, Hello):
+                self._check_outside(message)
         except RejectedMessage as error:
             self._refuse(client, contact, error)
             return
@@ -438,15 +438,17 @@ class Coordinator:
         low, high = box.scale(known.low), box.scale(known.high)
         return self.spec.method.announced(self._state, client, low, high)
 
-    def _is_far_out(self, client: ClientId) -> bool:
-        """Whether a client announced rows very far outside the agreed box.
+    def _check_outside(self, hello: Hello) -> None:
+        """Refuse who is outside with most of its rows, and some beyond all measure.
 
-        Who holds more than half of all rows does not: the others are outside, rather.
+        Who holds more than half of all rows is not: the others are outside, rather.
         """
-        box, known = self._terms.box, self._agreement.ranges(client)
+        box, known = self._terms.box, self._agreement.ranges(hello.client)
         if not box.walls or known is None or 2 * known.n_rows > self._terms.n_rows:
-            return False
-        return box.beyond(known.low, known.high) >= FAR_OUT
+            return
+        far = box.far_out(known.low, known.high)
+        if far.any():
+            check_outsider(hello, far)
 
     def _refuse(self, client: ClientId, contact: int, error: RejectedMessage) -> None:
         """Write down a refusal; who earns too many in a row is not asked again."""
