@@ -418,6 +418,17 @@ class TestPresets:
 
 
 class TestSaving:
+    def test_walls_are_kept(self, tmp_path):
+        """Far rows of one client alone are labelled as they were."""
+        rng = np.random.default_rng(0)
+        tables = [rng.random((40, 2)) for _ in range(4)]
+        tables[0][:6] *= 900
+        model = AFCL(random_state=0).fit_clients(tables)
+        model.save(tmp_path / "model")
+        loaded = AFCL.load(tmp_path / "model")
+        assert loaded._box.walls
+        assert np.array_equal(loaded.predict(tables[0]), model.client_labels_[0])
+
     def test_round_trip(self, fitted, sd1, tmp_path):
         fitted.save(tmp_path / "model")
         loaded = AFCL.load(tmp_path / "model")

@@ -3,20 +3,41 @@
 
 Min-max scaling needs each client's column minima and maxima and nothing else. A late
 joiner's rows use the same map, also outside the box.
+
+No few clients set the box alone: where so few of them that they may be wrong, or lie,
+stretch a column to many times what all others span, the box is that of the others, and
+gets walls: rows further out lie on them, and those beyond all measure say nothing. See
+docs/decisions/0028-hostile-sites.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from afcl._typing import Floats
+from afcl._typing import Bools, Floats, Ints
 from afcl.exceptions import InputError
 
 #: Up to so many features, columns are gone through one by one.
 NARROW = 8
+#: The walls of a box that has some, in agreed units: a quarter of a width outside. So
+#: near, because k is chosen by gaps, and a wall far out would be the widest of all.
+WALLS = (-0.25, 1.25)
+#: Beyond so many widths a value says nothing: behind walls it counts as the middle of
+#: the box, because many columns of walls make a corner that is far from everything.
+FAR_OUT = 60.0
+#: Where that is.
+MIDDLE = 0.5
+#: The box is without a few clients that stretch a column by so many times what all the
+#: others span.
+FAR = 6.0
+#: One client of so many may be wrong or lie, two of twice as many, ...
+ONE_OF = 4
+#: up to so many.
+MOST_WRONG = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +61,54 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The map x -> (x - low) / span per column; a constant column maps to 0."""
+    """The map x -> (x - low) / span per column; a constant column maps to 0.
+
+    `walls` says that there are :data:`WALLS`, onto which is mapped what lies beyond
+    them, up to :data:`FAR_OUT` widths; what lies further out is mapped to the middle.
+    None, and no field in a message, where there are none.
+    """
 
     low: Floats
     span: Floats
+    walls: bool | None = None
 
     def scale(self, X: Floats) -> Floats:
         """Map rows into the agreed units, as contiguous float64."""
-        if X.ndim == 1 or X.shape[1] > NARROW:
-            scaled: Floats = np.subtract(X, self.low, dtype=np.float64, order="C")
-            scaled /= self.span
-            return scaled
-        scaled = np.empty(X.shape)
-        for feature in range(X.shape[1]):  # long loops, where rows are short
-            np.subtract(X[:, feature], self.low[feature], out=scaled[:, feature])
-            scaled[:, feature] /= self.span[feature]
+        with self._bounded():
+            if X.ndim == 1 or X.shape[1] > NARROW:
+                scaled: Floats = np.subtract(X, self.low, dtype=np.float64, order="C")
+                scaled /= self.span
+                return self._within_walls(scaled)
+            scaled = np.empty(X.shape)
+            for feature in range(X.shape[1]):  # long loops, where rows are short
+                np.subtract(X[:, feature], self.low[feature], out=scaled[:, feature])
+                scaled[:, feature] /= self.span[feature]
+            return self._within_walls(scaled)
+
+    def scale_in_place(self, X: Floats) -> None:
+        """Map rows that nobody else needs, with the bits of :meth:`scale`."""
+        with self._bounded():
+            X -= self.low
+            X /= self.span
+            self._within_walls(X)
+
+    def _bounded(self) -> AbstractContextManager[None]:
+        """Let numbers overflow where a wall stops them."""
+        return np.errstate(over="ignore") if self.walls else nullcontext()
+
+    def _within_walls(self, scaled: Floats) -> Floats:
+        if self.walls:
+            beyond = np.maximum(scaled - 1.0, -scaled) >= FAR_OUT
+            np.clip(scaled, *WALLS, out=scaled)
+            scaled[beyond] = MIDDLE
         return scaled
+
+    def far_out(self, low: Floats, high: Floats) -> Bools:
+        """Return the columns in which such extremes lie beyond all measure."""
+        with np.errstate(over="ignore"):
+            above, below = high - self.low - self.span, self.low - low
+            far: Bools = np.maximum(above, below) / self.span >= FAR_OUT
+        return far
 
     def unscale(self, X: Floats) -> Floats:
         """Map points back into the units of the data."""
@@ -79,14 +132,19 @@ def ranges_of(X: Floats, extremes: bool = True, shown: Floats | None = None) -> 
     return Ranges(n, d, low, high)
 
 
+def _is_flat(low: Floats, span: Floats) -> Bools:
+    """Whether a span is too small to divide by: constant, or subnormal."""
+    flat: Bools = ~(span > np.maximum(np.abs(low) * 1e-15, np.finfo(np.float64).tiny))
+    return flat
+
+
 def _box(low: Floats, high: Floats) -> Box:
-    # A span too small to divide by (constant, or subnormal) maps its column to 0.
     with np.errstate(over="ignore"):
         span = high - low
     if not np.isfinite(span).all():
         raise InputError("a column's range is too wide for 64-bit numbers")
-    flat = ~(span > np.maximum(np.abs(low) * 1e-15, np.finfo(np.float64).tiny))
-    return Box(low.astype(np.float64), np.where(flat, 1.0, span).astype(np.float64))
+    span = np.where(_is_flat(low, span), 1.0, span)
+    return Box(low.astype(np.float64), span.astype(np.float64))
 
 
 def minmax_box(ranges: Sequence[Ranges]) -> Box:
@@ -94,6 +152,113 @@ def minmax_box(ranges: Sequence[Ranges]) -> Box:
     low = np.min([r.low for r in ranges], axis=0)
     high = np.max([r.high for r in ranges], axis=0)
     return _box(low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Few clients that alone stretch a column, in multiples of what the others span."""
+
+    column: int
+    clients: tuple[int, ...]
+    times: float
+
+
+def supported_box(lows: Floats, highs: Floats) -> tuple[Box, list[Stretch]]:
+    """Return the min-max map over all clients but those that alone stretch a column.
+
+    Parameters
+    ----------
+    lows, highs : ndarray of shape (n_clients, n_features)
+        Everybody's extremes.
+
+    Returns
+    -------
+    box : Box
+        With walls where it is without somebody.
+    stretches : list of Stretch
+        Who alone stretches which column. Of two clients nobody can say which one is
+        wrong: the box is both's.
+
+    Examples
+    --------
+    >>> highs = np.array([[1.0], [0.9], [1.0], [700.0]])
+    >>> box, found = supported_box(np.zeros((4, 1)), highs)
+    >>> box.scale(np.array([[0.5], [1.2], [600.0]])).ravel().tolist()
+    [0.5, 1.2, 1.25]
+    >>> found
+    [Stretch(column=0, clients=(3,), times=699.0)]
+    """
+    lows, highs = lows.astype(np.float64), highs.astype(np.float64)
+    found = [
+        stretch
+        for column in _suspicious(lows, highs)
+        for stretch in _stretches(int(column), lows[:, column], highs[:, column])
+    ]
+    told = found if lows.shape[0] > 2 else []
+    for stretch in told:
+        lows[stretch.clients, stretch.column] = np.inf
+        highs[stretch.clients, stretch.column] = -np.inf
+    box = _box(lows.min(axis=0), highs.max(axis=0))
+    return replace(box, walls=True if told else None), found
+
+
+def _most_wrong(n: int) -> int:
+    """Return how many of so many clients may be wrong."""
+    return min(n - 1, max(1, n // ONE_OF), MOST_WRONG)
+
+
+def _suspicious(lows: Floats, highs: Floats) -> Ints:
+    """Return the columns that few clients might stretch.
+
+    In all others so many clients span a good part of the whole by themselves that, who
+    ever is left out, one of them stays.
+    """
+    n = lows.shape[0]
+    with np.errstate(over="ignore"):
+        whole = highs.max(axis=0) - lows.min(axis=0)
+        own = np.sort(highs - lows, axis=0)[n - 1 - _most_wrong(n)]
+        return np.flatnonzero((whole > 0) & (whole >= (1 + FAR) * own))
+
+
+def _stretches(column: int, low: Floats, high: Floats) -> Iterator[Stretch]:
+    """Yield who stretches one column: the fewest clients first, then of the others."""
+    most = _most_wrong(low.shape[0])
+    # Whoever is left out, of these somebody stays who reaches as far as anybody does.
+    lowest = np.argsort(low, kind="stable")[: most + 1]
+    highest = np.argsort(-high, kind="stable")[: most + 1]
+    here = np.union1d(lowest, highest)
+    while most > 0:
+        found = _fewest(low[here], high[here], most)
+        if found is None:
+            return
+        gone, times = found
+        yield Stretch(column, tuple(sorted(here[gone].tolist())), times)
+        here = np.delete(here, gone)
+        most -= gone.shape[0]
+
+
+def _fewest(low: Floats, high: Floats, most: int) -> tuple[Ints, float] | None:
+    """Return the fewest clients without whom a column is far narrower, and how far."""
+    with np.errstate(over="ignore"):
+        whole = high.max() - low.min()
+        for number in range(1, most + 1):
+            spans = []
+            for lowest in range(number + 1):
+                gone = _outermost(low, high, lowest, number)
+                rest = np.delete(low, gone).min()
+                spans.append((np.delete(high, gone).max() - rest, gone, rest))
+            span, gone, rest = min(spans, key=lambda each: each[0])
+            if not _is_flat(rest, span) and whole - span >= FAR * span:
+                return gone, float(whole / span - 1)
+    return None
+
+
+def _outermost(low: Floats, high: Floats, lowest: int, number: int) -> Ints:
+    """Return who reaches lowest, and of the others who reaches highest."""
+    order = np.argsort(low, kind="stable")
+    rest = order[lowest:]
+    top = rest[np.argsort(-high[rest], kind="stable")[: number - lowest]]
+    return np.concatenate([order[:lowest], top])
 
 
 def given_box(low: Floats, high: Floats) -> Box:

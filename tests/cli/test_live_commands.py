@@ -19,6 +19,7 @@ from tests.report.folders import result_of
 from afcl.cli import main
 from afcl.cli.status import RunLog
 from afcl.exceptions import InputError
+from afcl.runtime.agreement import MAX_ROWS
 from afcl.runtime.live.membership import (
     DONE,
     JOINED,
@@ -423,3 +424,13 @@ def test_a_list_of_members_is_read_before_anything_is_sent(
     words = ("--ca", "a.csv", "--key", "a", "--members", "members")
     assert "line 2 of the public keys" in said(capsys, 2, *JOIN, *words)
     assert not (here / "mine").exists()
+
+
+def test_the_most_rows_of_a_site_are_in_the_plan(here: Path, no_engine: None):
+    for folder, words, most in (
+        ("a", (), MAX_ROWS),
+        ("b", ("--max-rows", "5000"), 5000),
+    ):
+        with pytest.raises(SystemExit):
+            main(["serve", "--out", folder, "--insecure", *words])
+        assert RunPlan.read(here / folder).request().max_rows == most

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afcl.core import rebuild, server
-from afcl.core.checks import MOST_CELLS, MOST_ROWS, check_question
+from afcl.core.checks import MOST_CELLS, MOST_ROWS, check_outsider, check_question
 from afcl.core.client import condense, reply
 from afcl.core.messages import Cells, Hello, Level, LevelReply, Plan, Summary, Update
 from afcl.core.params import DefaultParams
@@ -21,7 +21,16 @@ from afcl.core.protocol import client_rng
 from afcl.core.rebuild import KEPT, prepare
 from afcl.core.server import absorb_hello, absorb_update, broadcast
 from afcl.core.state import ServerState
-from afcl.core.tasks import COUNT, KEY, PRESENCE, SCORE, SUM, Question, SeedPartition
+from afcl.core.tasks import (
+    COUNT,
+    KEY,
+    PRESENCE,
+    SCORE,
+    SUM,
+    Question,
+    SecureHello,
+    SeedPartition,
+)
 from afcl.exceptions import RejectedMessage
 
 LOOSE = DefaultParams(min_cell=1)
@@ -515,3 +524,39 @@ def test_clusterings_that_cannot_be_are_not_scored(change):
         check_question(Question(SCORE, levels=(JUDGED, odd)), 1, DefaultParams())
     with pytest.raises(RejectedMessage, match="expected levels"):
         check_question(Question(SCORE, levels=(None,)), 1, DefaultParams())  # type: ignore[arg-type]
+
+
+def _hello(means, secure=False):
+    means = np.array(means, dtype=float)
+    n = means.shape[0]
+    cells = Cells(np.full(n, 5), means, np.zeros(n))
+    return Hello(5 * n, SecureHello(cells, "ab" * 32) if secure else cells)
+
+
+ONE_FAR = np.array([True, False])
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize(
+    "means",
+    [
+        [[1.25, 0.4], [0.4, -0.25], [0.4, 0.4]],
+        [[0.5, 0.4], [0.5, 0.1], [0.4, 0.4]],  # rows beyond all measure are put there
+    ],
+)
+def test_outsiders_are_refused(means, secure):
+    with pytest.raises(RejectedMessage, match="more than half of its rows lie outside"):
+        check_outsider(_hello(means, secure), ONE_FAR)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        _hello([[1.25, 0.4], [0.4, 0.4]]),  # half of the rows, not more
+        _hello([[1.0, 0.0], [0.0, 1.0]]),
+        _hello([[0.4, 0.5], [0.2, 0.5]]),  # in a column that is not far
+        Hello(5, "what another method says"),
+    ],
+)
+def test_who_is_inside_with_half_of_its_rows_is_welcome(said):
+    check_outsider(said, ONE_FAR)

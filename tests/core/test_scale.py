@@ -10,7 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from afcl.exceptions import InputError
-from afcl.scale import Box, given_box, minmax_box, no_box, ranges_of
+from afcl.scale import (
+    FAR,
+    FAR_OUT,
+    MIDDLE,
+    WALLS,
+    Box,
+    Stretch,
+    given_box,
+    minmax_box,
+    no_box,
+    ranges_of,
+    supported_box,
+)
 
 
 def test_ranges_are_rows_and_extremes():
@@ -129,3 +141,101 @@ def test_a_box_is_frozen():
 def test_a_range_beyond_float64_is_refused():
     with pytest.raises(InputError, match="too wide for 64-bit numbers"):
         given_box(np.array([-1.7e308]), np.array([1.7e308]))
+
+
+# ------------------------------------------------------------------ nobody alone
+
+
+def column(*intervals):
+    """Return everybody's low and high of one column."""
+    lows, highs = np.array(intervals, dtype=float).T
+    return lows[:, None], highs[:, None]
+
+
+def test_one_client_alone_does_not_set_the_box():
+    # The others span 0..2, the last one reaches to 2 + 99 * 2.
+    box, found = supported_box(*column((0, 1), (1, 2), (0, 2), (0, 200)))
+    assert (box.low[0], box.span[0], box.walls) == (0.0, 2.0, True)
+    assert found == [Stretch(0, (3,), 99.0)]
+
+
+@pytest.mark.parametrize("times", [FAR - 0.01, FAR + 0.01])
+def test_so_far_and_no_further(times):
+    box, found = supported_box(*column((0, 1), (0, 1), (0.5, 1 + times)))
+    assert bool(found) == (times > FAR) == bool(box.walls)
+    assert box.span[0] == (1.0 if found else 1 + times)
+
+
+def test_two_of_eight_that_support_each_other_do_not_set_it_either():
+    others = [(0, 1)] * 6
+    for liars in ([(50, 60), (50, 60)], [(-90, 0), (0, 90)], [(0, 50), (0, 9000)]):
+        box, found = supported_box(*column(*others, *liars))
+        assert (box.low[0], box.span[0]) == (0.0, 1.0)
+        assert {client for stretch in found for client in stretch.clients} == {6, 7}
+
+
+def test_two_of_seven_do():
+    box, found = supported_box(*column(*[(0, 1)] * 5, (50, 60), (50, 60)))
+    assert (box.span[0], box.walls, found) == (60.0, None, [])
+
+
+def test_of_two_clients_both_count():
+    box, found = supported_box(*column((0, 1), (0, 50)))
+    assert (box.span[0], box.walls) == (50.0, None)
+    assert found == [Stretch(0, (1,), 49.0)]
+
+
+def test_one_client_is_never_alone_with_a_column_that_is_constant_elsewhere():
+    box, found = supported_box(*column((3, 3), (3, 3), (3, 3), (0, 900)))
+    assert (box.span[0], box.walls, found) == (900.0, None, [])
+
+
+def test_clusters_that_live_at_one_site_each_set_the_box_together():
+    """However small each is beside the gaps between them."""
+    box, found = supported_box(*column((0, 0.1), (5, 5.1), (10, 10.1), (20, 20.1)))
+    assert (box.low[0], box.span[0], found) == (0.0, 20.1, [])
+
+
+def test_extremes_beyond_all_numbers_do_no_harm():
+    box, found = supported_box(*column((0, 1), (0, 1), (-1.7e308, 1.7e308)))
+    assert (box.span[0], found[0].times) == (1.0, np.inf)
+    with pytest.raises(InputError, match="too wide for 64-bit numbers"):
+        supported_box(*column((0, 1), (-1.7e308, 1.7e308)))
+
+
+@given(TABLES)
+def test_whoever_is_left_out_what_all_others_hold_is_inside(tables):
+    lows = np.array([table.min(axis=0) for table in tables])
+    highs = np.array([table.max(axis=0) for table in tables])
+    box, found = supported_box(lows, highs)
+    whole = minmax_box([ranges_of(table) for table in tables])
+    assert bool(box.walls) == bool(found and len(tables) > 2)
+    for place in range(2):
+        gone = {c for each in found if each.column == place for c in each.clients}
+        if not box.walls or not gone:
+            assert box.low[place] == whole.low[place]
+            assert box.span[place] == whole.span[place]
+        for client in set(range(len(tables))) - gone:
+            scaled = box.scale(tables[client])[:, place]
+            assert ((scaled >= 0) & (scaled <= 1)).all()
+
+
+def test_behind_walls_everything_lies_on_them_or_in_the_middle():
+    low, high = WALLS
+    X = np.array([[0.5, -1e308], [50.0, 3e-9], [1.2, -1e-9], [-FAR_OUT, 1e308]])
+    box = Box(np.zeros(2), np.array([1.0, 1e-9]), walls=True)
+    scaled = box.scale(X)
+    assert scaled[:, 0].tolist() == [0.5, high, 1.2, MIDDLE]
+    assert scaled[:, 1].tolist() == [MIDDLE, high, low, MIDDLE]
+    box.scale_in_place(X)
+    np.testing.assert_array_equal(X, scaled)
+
+
+def test_where_extremes_are_beyond_all_measure():
+    box = Box(np.array([0.0, 10.0]), np.array([1.0, 2.0]), walls=True)
+    for low, high, far in (
+        ([0.0, 10.0], [1.0, 12.0], [False, False]),
+        ([-FAR_OUT, 10.0], [1.0, 100.0], [True, False]),
+        ([0.0, 10.0], [1.0, 1e308], [False, True]),
+    ):
+        assert box.far_out(np.array(low), np.array(high)).tolist() == far

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from afcl.data import kmeans_split, random_mixture
 from afcl.exceptions import InputError, RejectedMessage
-from afcl.runtime.agreement import LARGEST, SHOWN, AgreementRequest, select
+from afcl.runtime.agreement import LARGEST, SHOWN, AgreementRequest, notes_on, select
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.announcement import (
     LONGEST,
@@ -26,6 +26,7 @@ from afcl.runtime.live.announcement import (
 from afcl.runtime.live.notes import MANY, SiteAgreement
 from afcl.runtime.live.settlement import admit, settle
 from afcl.runtime.live.unit_check import CONVERSIONS
+from afcl.scale import Stretch
 
 NONE = np.empty(0)
 
@@ -53,11 +54,14 @@ def silent(name: str, columns: str = "age height") -> Announcement:
 
 
 def accepted(asked: AgreementRequest, *sites: Announcement):
-    """Settle where nobody is refused; return the agreement and the notes."""
+    """Settle where nobody is refused; return the agreement and the notes.
+
+    Who alone stretches a column is left to its own tests.
+    """
     agreement, refusals, notes = settle(asked, sites)
     assert refusals == {}
     assert agreement is not None
-    return agreement, notes
+    return agreement, [note for note in notes if " alone stretch" not in note]
 
 
 # ------------------------------------------------------------------ announcing
@@ -956,3 +960,62 @@ def test_among_very_many_sites_the_same_is_noted():
         None,
         [note.replace("odd", "late") for note in noted],
     )
+
+
+# ------------------------------------------------------------------ who is alone
+
+
+def named(place: int) -> str:
+    return f"site-{place + 1}"
+
+
+@pytest.mark.parametrize(
+    ("stretches", "columns", "text"),
+    [
+        (
+            [Stretch(1, (3,), 300.2)],
+            ("x", "y"),
+            "site-4 alone stretches column 'y' 300 times as far as all others reach: "
+            "it has no say there, far rows count as just outside; check units, or give "
+            "--ranges",
+        ),
+        (
+            [Stretch(0, (1, 3), 9.0), Stretch(2, (1, 3), np.inf)],
+            (),
+            "site-2, site-4 alone stretch columns 1, 3 up to over a million times as "
+            "far as all others reach: they have no say there, far rows count as just "
+            "outside; check units, or give --ranges",
+        ),
+    ],
+)
+def test_who_alone_stretches_columns_is_named(stretches, columns, text):
+    assert notes_on(stretches, [10] * 5, named, columns) == [text]
+
+
+def test_of_two_sites_one_is_named_and_nobody_left_out():
+    (text,) = notes_on([Stretch(0, (1,), 40.0)], [10, 10], named)
+    assert text == (
+        "site-2 alone stretches column 1 40 times as far as the other one reaches; "
+        "check units, or give --ranges"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "notes"),
+    [
+        (
+            [5, 995],
+            ["site-2 alone holds 99 % of all rows: the answer is mostly its own"],
+        ),
+        ([10, 90], []),
+        ([100], []),
+        ([0, 0], []),
+    ],
+)
+def test_who_alone_holds_nearly_all_rows_is_named(rows, notes):
+    assert notes_on([], rows, named) == notes
+
+
+def test_a_limit_on_rows_allows_for_one():
+    with pytest.raises(InputError, match="allow at least one row"):
+        AgreementRequest(max_rows=0)

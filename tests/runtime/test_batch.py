@@ -320,3 +320,17 @@ def test_too_few_clients_for_a_cohort():
     spec = Spec(AFCL, {"privacy": "secure", "cohort": 15})
     with pytest.raises(InputError, match="cohorts of 15"):
         simulate_batch(spec, rows, offsets)
+
+
+@pytest.mark.parametrize("privacy", ["summary", "secure+grouped(5)"])
+def test_one_that_alone_stretches_a_column_is_named_and_has_no_say(seed, privacy):
+    rng = np.random.default_rng(seed)
+    rows, offsets = rng.random((140, 2)), np.arange(0, 141, 10)
+    rows[:10, 1] *= 20
+    ordinary, crowd = both(rows, offsets, seed, privacy=privacy)
+    same(ordinary, crowd)
+    assert crowd.finished.terms.box.walls
+    (note,) = crowd.finished.trace.of("note")
+    assert note["text"].startswith("client 0 alone stretches column 2 ")
+    rows[:10, 1] *= 20  # so far that it is refused: one by one
+    assert not fits(Spec(AFCL), rows, offsets)

@@ -710,3 +710,19 @@ def test_an_answer_that_comes_twice_is_noted_and_changes_nothing(tmp_path):
     assert events(folder, "rejected") == []
     assert len(absorbed(folder)) == len(set(absorbed(folder))) == 12
     assert_same(folder, tables)
+
+
+def test_who_says_too_many_rows_is_told_and_left_out(tmp_path):
+    tables, folders = write_sites(tmp_path)
+    sizes = [len(table) for table in tables]
+    biggest, most = int(np.argmax(sizes)), sorted(sizes)[-2]
+    assert most < max(sizes)
+    folder = plan(tmp_path / "run", min_clients=3, max_rows=most)
+    serve_run(ListEngine(folders), folder)
+    (refused,) = events(folder, "refused")
+    assert refused["name"] == f"site-{biggest}"
+    assert refused["reason"] == (
+        f"site-{biggest} has {max(sizes)} rows, a site may have at most {most}: allow "
+        "more with --max-rows if that is true"
+    )
+    assert len(read_result(folder)["sites"]) == 3

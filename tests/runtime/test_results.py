@@ -509,3 +509,20 @@ def test_the_identity_takes_parameters_of_any_kind():
     assert results.fingerprint([], {"path": Path("x")}) != results.fingerprint(
         [], {"path": Path("y")}
     )
+
+
+def test_walls_and_notes_are_in_the_result_and_labels_come_again():
+    """One of four sites has a column in another unit, for a tenth of its rows."""
+    rng = np.random.default_rng(0)
+    tables = [rng.normal(rng.integers(0, 2, (60, 1)) * 9, 1, (60, 2)) for _ in range(4)]
+    tables[2][:6, 0] *= 1000
+    spec = Spec(get_method("afcl"), {}, names=("a", "b", "c", "d"), columns=("x", "y"))
+    outcome = simulate(spec, tables)
+    told = results.describe_simulated(outcome, ["a", "b", "c", "d"], ["x", "y"], {})
+
+    (note,) = told["notes"]
+    assert note.startswith("c alone stretches column 'x' ")
+    box = results.box_of(json.loads(json.dumps(told)))
+    assert box.walls
+    scaled = outcome.finished.terms.box.scale(tables[2])
+    assert np.array_equal(box.scale(tables[2]), scaled)

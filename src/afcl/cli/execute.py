@@ -49,6 +49,7 @@ def execute(
         max_rounds=parameters["max_rounds"],
         run=identity[:12],
         names=names,
+        columns=tuple(sites.columns),
     )
     secret = out / SECRET
     if spec.noisy and not parameters["seeded_noise"]:

@@ -342,7 +342,7 @@ def in_words(result: dict[str, Any]) -> list[str]:
     )
     if result.get("note"):
         lines.append(result["note"])
-    return lines
+    return lines + [f"Note: {text}." for text in result.get("notes", [])]
 
 
 def _sent(result: dict[str, Any]) -> str:

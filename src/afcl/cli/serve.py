@@ -28,6 +28,7 @@ from afcl.cli.settings import (
 from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
+from afcl.runtime.agreement import MAX_ROWS
 from afcl.runtime.live.engines import DEFAULT, get_launcher
 from afcl.runtime.live.enrolment import ENROLLED, enrolled_files
 
@@ -84,6 +85,14 @@ Linger = Annotated[
 ]
 
 
+MaxRows = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Refuse sites that say they have more rows: rows are weight."
+    ),
+]
+
+
 def serve(
     out: Out = None,
     resume: Resume = None,
@@ -99,6 +108,7 @@ def serve(
     ] = [],
     patience: Patience = 600.0,
     linger: Linger = 0.0,
+    max_rows: MaxRows = MAX_ROWS,
     min_cell: Annotated[
         int | None, typer.Option(help="Smallest group of rows (5).")
     ] = None,
@@ -138,7 +148,8 @@ def serve(
             "columns": tuple(columns),
         }
         chosen = settings(config, flags)
-        plan = _new_plan(folder, chosen, min_clients, ranges, patience, linger)
+        waits = (patience, linger)
+        plan = _new_plan(folder, chosen, min_clients, ranges, *waits, max_rows)
     launcher, certificates = get_launcher(engine), None
     if insecure:
         print(f"warning: {INSECURE}", file=sys.stderr)
@@ -169,6 +180,7 @@ def _new_plan(
     ranges: list[str],
     patience: float,
     linger: float,
+    max_rows: int,
 ) -> RunPlan:
     import secrets
 
@@ -202,6 +214,7 @@ def _new_plan(
         patience,
         linger,
         parameters=parameters,
+        max_rows=max_rows,
     )
     plan.request()
     plan.write(folder)

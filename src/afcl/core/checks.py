@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import ClientId, Floats, Ints
+from afcl._typing import Bools, ClientId, Floats, Ints
 from afcl.core.cells import union
 from afcl.core.indices import BY_FREE_BIC
 from afcl.core.messages import (
@@ -35,8 +35,17 @@ from afcl.core.messages import (
 )
 from afcl.core.params import MOST_SEEDS, DefaultParams
 from afcl.core.state import ServerState, total
-from afcl.core.tasks import MOST_NESTED, OPENING, SCORE, SUM, Question, SeedPartition
+from afcl.core.tasks import (
+    MOST_NESTED,
+    OPENING,
+    SCORE,
+    SUM,
+    Question,
+    SecureHello,
+    SeedPartition,
+)
 from afcl.registry import AUTO
+from afcl.scale import FAR_OUT, MIDDLE, WALLS
 
 #: Most rows a client may register: no sum over all clients overflows.
 MOST_ROWS = 1 << 40
@@ -72,6 +81,28 @@ def check_hello(state: ServerState, hello: Hello) -> int:
     refuse_unless(width >= 1, "the means of cells must have features")
     _check_cells(state, (cells,), width, hello.client, n_rows)
     return width
+
+
+def check_outsider(hello: Hello, far: Bools) -> None:
+    """Refuse who lies outside a box with walls with more than half of its rows.
+
+    The client announced rows beyond all measure in the columns `far`. Rows of a heavy
+    tail are few; more than half of them are in another unit, or made up. Outside lies a
+    cell whose mean is halfway to a wall or, in such a column, where rows beyond all
+    measure are put. Methods that send no cells are not looked at.
+    """
+    said = hello.payload
+    cells = said.cells if isinstance(said, SecureHello) else said
+    if not isinstance(cells, Cells):
+        return
+    (low, high), means = WALLS, cells.means
+    away = (means < low / 2) | (means > (1 + high) / 2)
+    away |= far & (np.abs(means - MIDDLE) <= SLACK)
+    refuse_unless(
+        2 * int(cells.counts[away.any(axis=1)].sum()) <= int(cells.counts.sum()),
+        f"more than half of its rows lie outside the others', some {FAR_OUT:g} times "
+        "what they span: check the units, or give public bounds (--ranges)",
+    )
 
 
 def check_update(state: ServerState, update: Update) -> None:

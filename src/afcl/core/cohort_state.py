@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from immutables import Map
@@ -40,6 +40,8 @@ class SecureState:
         What cohorts have said of the candidates of this build.
     spoken
         Clients that sums are known of: their hellos are not used any more.
+    spoilt
+        Clients of cohorts one of whose sums could not be true.
     opened, refined
         Number of cohorts so far, and how often finer seeds were placed.
     inner, basis
@@ -66,6 +68,7 @@ class SecureState:
     answered: dict[int, Cells] = field(default_factory=dict)
     scores: dict[int, Floats] = field(default_factory=dict)
     spoken: frozenset[ClientId] = frozenset()
+    spoilt: frozenset[ClientId] = frozenset()
     opened: int = 0
     refined: int = 0
     inner: ServerState | None = None
@@ -126,6 +129,14 @@ class SecureState:
     def total_rows(self) -> int:
         """Return the rows of all clients."""
         return sum(total(rows) for rows in self.rows.values())
+
+    def hellos_of(self, members: tuple[ClientId, ...]) -> Cells:
+        """Return the cells of these clients' first messages."""
+        if self.group is None:
+            cells = concatenate([self.hellos[client] for client in members])
+        else:
+            cells = take(self.hellos[self.group], np.array(members) - self.group)
+        return replace(cells, offsets=None)
 
     def hellos_of_others(self) -> tuple[Cells, Ints]:
         """Return the cells and rows of clients whose cohort has not answered."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.checks import HIGH, LOW
+from afcl.core.cohort_checks import add_up, agree_with_hellos, lie_around_seeds
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells
 from afcl.core.refine import joined, moments_from, sub_cells
@@ -28,8 +29,10 @@ from afcl.core.tasks import (
     SUM,
     UNIT,
     Cohort,
+    Moments,
     Parts,
     Question,
+    SeedPartition,
 )
 
 
@@ -53,6 +56,7 @@ class _Work:
         self._answered = dict(state.answered)
         self._scores = dict(state.scores)
         self._spoken: list[ClientId] = []
+        self._spoilt: list[ClientId] = []
         self._version = state.version
         self._dirty = state.dirty
 
@@ -65,6 +69,7 @@ class _Work:
             answered=self._answered,
             scores=self._scores,
             spoken=before.spoken.union(self._spoken),
+            spoilt=before.spoilt.union(self._spoilt),
             version=self._version,
             dirty=self._dirty,
             **changes,
@@ -108,6 +113,7 @@ class _Work:
             number, cohort, question, numbers
         ):
             del self.cohorts[number]
+            self._spoilt.extend(cohort.members)
             if question.kind != SCORE and cohort.moments is not None:
                 self._remember(number, cohort, coarse_cells(cohort))
 
@@ -161,7 +167,7 @@ class _Work:
         if not bool(np.all((told >= least) & (told <= held))):
             return False
         moments = moments_from(question, numbers, counts)
-        if moments is None or not self._is_inside(moments.means):
+        if moments is None or not self._is_true(cohort, moments, last):
             return False
         if len(question.partitions) == 1:
             self.cohorts[number] = cohort.put(None, moments=moments)
@@ -194,6 +200,21 @@ class _Work:
     def _remember(self, number: int, cohort: Cohort, cells: Cells) -> None:
         self._answered[number] = cells
         self._spoken.extend(cohort.members)
+
+    def _is_true(
+        self, cohort: Cohort, found: Moments, partition: SeedPartition
+    ) -> bool:
+        """Whether sums can be true, by all that is known of this cohort."""
+        members, state = len(cohort.members), self._before
+        about = (partition, members, found.counts)
+        if not self._is_inside(found.means) or not lie_around_seeds(
+            found.means, *about
+        ):
+            return False
+        hellos = state.hellos_of(cohort.members)
+        if cohort.moments is not None:
+            return add_up(found, partition, cohort.moments, members, hellos)
+        return state.params.noisy or agree_with_hellos(found, hellos)
 
     def _is_inside(self, means: Floats) -> bool:
         """Whether means lie in the agreed box, or within one width of it."""

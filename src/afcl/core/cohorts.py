@@ -431,6 +431,12 @@ def result(state: SecureState) -> Clustering:
 def _note(state: SecureState) -> str:
     """Say whose rows are in no sum; only the first message of these counts."""
     n, summed = state.n_clients, len(state.spoken)
+    if state.spoilt:
+        return (
+            f"A sum over {len(state.spoilt)} sites could not be true and was not used: "
+            "one of them has told wrong numbers, which one cannot be seen. What rests "
+            "on their first messages instead is coarse."
+        )
     if summed == n:
         return ""
     if not summed:

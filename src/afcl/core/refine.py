@@ -90,13 +90,14 @@ def moments_from(
     if not bool(np.all(scatters >= -slack[:, None])):
         return None
     means = last.origins + means
+    missing = held - np.where(empty, 0, counts).astype(np.int64)
     scatters = np.maximum(scatters, 0.0) * (held / counts)[:, None]
     if counted is not None and empty.any():
         at, around = _at_seeds(last, counted, held)
         if scatters.shape[1] < d:
             around = around.sum(axis=1, keepdims=True)
         means[empty], scatters[empty] = at[empty], around[empty] / EXPLAINED
-    return Moments(held, means, scatters)
+    return Moments(held, means, scatters, missing)
 
 
 def _at_seeds(

@@ -339,11 +339,15 @@ def check_numbers(values: Any, width: int, rows: int | None = None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """A cohort's groups: counts, means, and scatters by column, or of all columns."""
+    """A cohort's groups: counts, means, and scatters by column, or of all columns.
+
+    `missing` are the rows of each that are counted, but in no sum.
+    """
 
     counts: Ints
     means: Floats
     scatters: Floats
+    missing: Ints | int = 0
 
     @property
     def cells(self) -> Cells:

@@ -289,9 +289,7 @@ class StreamedRows(AgreedRows[StreamedTable]):
         """Yield what `work` makes of each part of the rows, in their order."""
         size = rows_in_a_part(self.shape[1])
         for part in self._table.parts(size, self._places):
-            # In place, what the box does to a table.
-            part -= self._box.low
-            part /= self._box.span
+            self._box.scale_in_place(part)
             made = work(part)
             del part  # the next one is read before it would be forgotten
             yield made

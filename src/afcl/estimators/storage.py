@@ -41,6 +41,7 @@ def save(model: FederatedClusterer, folder: Path) -> None:
         "rank": model._rank,
         "box_low": model._box.low,
         "box_span": model._box.span,
+        "box_walls": np.array(bool(model._box.walls)),
     }
     description = {
         "format": FORMAT,
@@ -94,7 +95,8 @@ def load(kind: type[ModelT], folder: Path) -> ModelT:
         _read(description["raw"], "raw", arrays),
         arrays["rank"],
     )
-    model._unscale(Box(arrays["box_low"], arrays["box_span"]))
+    walls = True if arrays.get("box_walls") else None  # older files have none
+    model._unscale(Box(arrays["box_low"], arrays["box_span"], walls))
     return model
 
 

@@ -10,10 +10,11 @@ by name and lets late ones in.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -25,13 +26,19 @@ from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights
 from afcl.runtime.journal import AGREEMENT
 from afcl.runtime.transport import Failure, Reply, Transport
-from afcl.scale import Box, Ranges, given_box, minmax_box, no_box
+from afcl.scale import Box, Ranges, Stretch, given_box, no_box, supported_box
 from afcl.texts import plain
 
 #: Largest number that may bound a column.
 LARGEST = 1e300
 #: Names in one line before it is cut short.
 SHOWN = 8
+#: Most rows of a site, unless more are allowed.
+MAX_ROWS = 10**8
+#: A site with a larger share of all rows is named.
+MOST_OF_ALL = 0.9
+#: So many times are not told apart from more.
+BEYOND = 1e6
 
 #: "minmax", (low, high) or a mapping from column to (low, high), or None.
 Scale: TypeAlias = Any
@@ -54,14 +61,19 @@ class AgreementRequest:
         Fewest rows a site may have; without any row nobody takes part.
     group : int
         Extremes and medians are those of the means of groups of so many rows.
+    max_rows : int
+        Most rows a site may have: its weight is its number of rows.
     """
 
     columns: tuple[str, ...] | None = None
     scale: Scale = "minmax"
     min_rows: int = 1
     group: int = 1
+    max_rows: int = MAX_ROWS
 
     def __post_init__(self) -> None:
+        if self.max_rows < 1:
+            raise InputError(f"max_rows is {self.max_rows}: allow at least one row")
         if self.columns is not None:
             _check_named(self.columns)
         if isinstance(self.scale, str) and self.scale != "minmax":
@@ -109,6 +121,13 @@ class Agreement:
     n_rows: int
 
 
+class Settled(NamedTuple):
+    """The map that everybody uses, and who alone would have stretched it."""
+
+    box: Box
+    stretches: list[Stretch]
+
+
 class AgreementStep(Protocol):
     """How the clients of a run come to an agreement.
 
@@ -146,9 +165,10 @@ class RollCall:
         Knows what was asked of whom, and what has been answered.
     run
         Identity of the run.
-    scale, group
-        What is asked for, as in :class:`AgreementRequest`; columns are not, as all
-        clients have the same.
+    request
+        What is asked for; columns are not, as all clients have the same.
+    names, columns
+        What clients and columns are called, where they have names.
     """
 
     live = False
@@ -158,14 +178,16 @@ class RollCall:
         transport: Transport,
         flights: Flights,
         run: str,
-        scale: Scale,
-        group: int,
+        request: AgreementRequest,
+        names: Sequence[str] = (),
+        columns: Sequence[str] = (),
     ) -> None:
         self._transport = transport
         self._flights = flights
         self._run = run
-        self._scale = scale
-        self._group = group
+        self._request = request
+        self._names = names
+        self._columns = columns
         self._ranges: dict[ClientId, Ranges] = {}
 
     def agree(self, say: Say) -> Agreement:
@@ -173,22 +195,30 @@ class RollCall:
         members = list(self._transport.members())
         if not members:
             raise InputError("no client is there at the start")
-        request = AgreementRequest(scale=self._scale, group=self._group)
+        request = self._request
         under_way = self._flights.under_way
         ask = encode(AskRanges(self._run, request.extremes, request.group))
         for client in members:
             ticket = self._transport.send(client, AGREEMENT, ask)
             under_way[ticket] = Flight(client, AGREEMENT, 0)
         for answer in self._transport.poll():
-            self._hear(answer, request.extremes, say)
+            self._hear(answer, say)
         under_way.clear()  # who has not answered is left out
         if not self._ranges:
             raise InputError("no client answered the agreement on scales")
         heard = list(self._ranges.values())
-        box = agreed_box(request.scale, heard)
-        return Agreement((), box, sum(each.n_rows for each in heard))
+        settled = agreed_box(request.scale, heard)
+        clients, rows = list(self._ranges), [each.n_rows for each in heard]
 
-    def _hear(self, answer: Reply | Failure, extremes: bool, say: Say) -> None:
+        def name(place: int) -> str:
+            client = clients[place]
+            return self._names[client] if self._names else f"client {client}"
+
+        for text in notes_on(settled.stretches, rows, name, self._columns):
+            say("note", text=text)
+        return Agreement((), settled.box, sum(rows))
+
+    def _hear(self, answer: Reply | Failure, say: Say) -> None:
         """Keep a client's ranges, or write down why there are none."""
         client = answer.client
         try:
@@ -199,7 +229,8 @@ class RollCall:
             if flight is DUPLICATE:
                 say("duplicate", client=client)
                 return
-            ranges = check_ranges(decode(answer.data), extremes)
+            ranges = check_ranges(decode(answer.data), self._request.extremes)
+            check_rows(ranges.n_rows, self._request.max_rows)
         except RejectedMessage as error:
             reason = plain(str(error))
             say("rejected", client=client, contact=AGREEMENT, reason=reason)
@@ -232,9 +263,23 @@ def check_ranges(payload: Any, extremes: bool) -> Ranges:
     return payload
 
 
+def check_rows(n_rows: int, max_rows: int) -> None:
+    """Refuse whoever has more rows than a site may have."""
+    if type(n_rows) is int and n_rows > max_rows:
+        raise RejectedMessage(too_many_rows("it", n_rows, max_rows))
+
+
+def too_many_rows(who: str, n_rows: int, max_rows: int) -> str:
+    """Return a line on how many rows a site may have."""
+    return (
+        f"{who} has {n_rows} rows, a site may have at most {max_rows}: "
+        "allow more with --max-rows if that is true"
+    )
+
+
 def agreed_box(
     scale: Scale, ranges: Sequence[Ranges], columns: Sequence[str] = ()
-) -> Box:
+) -> Settled:
     """Return the map that everybody uses, from what the clients said of their rows.
 
     `columns` are the names of the columns, where bounds are given by name.
@@ -247,11 +292,12 @@ def agreed_box(
             "give every client the same columns"
         )
     if scale is None:
-        return no_box(n_features)
+        return Settled(no_box(n_features), [])
     if isinstance(scale, str):
-        return minmax_box(ranges)
+        lows = np.array([each.low for each in ranges])
+        return Settled(*supported_box(lows, np.array([each.high for each in ranges])))
     if isinstance(scale, Mapping):
-        return _box_by_name(scale, columns)
+        return Settled(_box_by_name(scale, columns), [])
     try:
         low, high = scale
     except (TypeError, ValueError):
@@ -262,7 +308,62 @@ def agreed_box(
             f"scale=(low, high) has bounds for {box.low.shape[0]} columns, "
             f"the data have {n_features}"
         )
-    return box
+    return Settled(box, [])
+
+
+def notes_on(
+    stretches: Sequence[Stretch],
+    rows: Sequence[int] | Ints,
+    name: Callable[[int], str],
+    columns: Sequence[str] = (),
+) -> list[str]:
+    """Say who alone stretches columns, and who alone holds nearly all rows.
+
+    Parameters
+    ----------
+    stretches
+        What was found, see :func:`agreed_box`.
+    rows
+        How many each client has.
+    name
+        Returns what a client is called.
+    columns
+        Names of the columns; none: they are numbered, from 1.
+    """
+    by_whom: dict[tuple[int, ...], list[Stretch]] = {}
+    for stretch in stretches:
+        by_whom.setdefault(stretch.clients, []).append(stretch)
+    notes = [
+        _stretch_note([name(i) for i in clients], each, len(rows), columns)
+        for clients, each in by_whom.items()
+    ]
+    share = max(rows) / max(1, sum(rows))
+    if len(rows) > 1 and share > MOST_OF_ALL:
+        biggest = name(int(np.argmax(rows)))
+        notes.append(
+            f"{biggest} alone holds {math.floor(100 * share)} % of all rows: "
+            "the answer is mostly its own"
+        )
+    return notes
+
+
+def _stretch_note(
+    who: Sequence[str], each: Sequence[Stretch], n: int, columns: Sequence[str]
+) -> str:
+    places = [stretch.column for stretch in each]
+    called = [repr(columns[i]) if columns else str(i + 1) for i in places]
+    times = max(stretch.times for stretch in each)
+    text = (
+        f"{listed(who)} alone stretch{'es' if len(who) == 1 else ''} "
+        f"column{'' if len(each) == 1 else 's'} {listed(called)} "
+        f"{'' if len(each) == 1 else 'up to '}"
+        f"{f'{times:.0f}' if times < BEYOND else 'over a million'} times as far as "
+        f"{'the other one' if n == 2 else 'all others'} reach{'es' if n == 2 else ''}"
+    )
+    if n > 2:
+        has = "it has" if len(who) == 1 else "they have"
+        text += f": {has} no say there, far rows count as just outside"
+    return f"{text}; check units, or give --ranges"
 
 
 def _box_by_name(

@@ -31,11 +31,11 @@ from afcl.privacy import batch as private
 from afcl.privacy.grouping import EXACT
 from afcl.privacy.levels import MASKS, PLAIN, parse_level
 from afcl.privacy.secure import on_grid
-from afcl.runtime.agreement import agreed_box
+from afcl.runtime.agreement import Settled, agreed_box
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.message_sizes import Sizes, hello_sizes, part_sizes, summary_sizes
 from afcl.runtime.schedule import Rounds, Schedule
-from afcl.scale import Box, Ranges
+from afcl.scale import Box, Ranges, supported_box
 
 T = TypeVar("T")
 #: Clients or cohorts of one call: what it works on stays in the cache.
@@ -132,16 +132,22 @@ class SiteBatch:
             "min_cell"
         )
 
-    def ranges(self, extremes: bool) -> Ranges:
-        """Return what the sites say before their hello, taken together."""
-        n, d = self._given.rows.shape
-        if not extremes:
-            return Ranges(n, d, np.empty(0), np.empty(0))
+    def extremes(self) -> tuple[Floats, Floats]:
+        """Return the lows and the highs that each site tells before its hello."""
         if self._level.group:
             told = private.extremes(self._given, self._level.group, self._threads)
-            return Ranges(n, d, told[:, 0].min(axis=0), told[:, 1].max(axis=0))
-        rows = self._given.rows
-        return Ranges(n, d, rows.min(axis=0), rows.max(axis=0))
+            return told[:, 0], told[:, 1]
+        return _extremes(self._given.rows, self._given.offsets)
+
+    def agree(self, scale: Any) -> tuple[Settled, Ranges]:
+        """Return the box, and what one site says that reaches as far as all do."""
+        n, d = self._given.rows.shape
+        if not isinstance(scale, str):
+            told = Ranges(n, d, np.empty(0), np.empty(0))
+            return agreed_box(scale, [told]), told
+        lows, highs = self.extremes()
+        told = Ranges(n, d, lows.min(axis=0), highs.max(axis=0))
+        return Settled(*supported_box(lows, highs)), told
 
     def settle(self, box: Box) -> Tables:
         """Bring all rows to the agreed units."""
@@ -248,8 +254,8 @@ def fits(
 
     Those of the default preset can, at the levels `summary` and `secure` (without `dp`
     or encryption), in plain rounds: no delays, nobody late, silent or leaving, and no
-    site with more than :data:`MOST_ROWS` rows. Where bounds are given, all rows must
-    lie near them, or not every message would be accepted.
+    site with more than :data:`MOST_ROWS` rows. All rows must lie near given bounds, or
+    not very far from everybody else's, or not every message would be accepted.
     """
     if type(spec.method) is not Afcl or not _is_plain(schedule):
         return False
@@ -260,7 +266,13 @@ def fits(
     sizes = np.diff(offsets)
     if not sizes.size or sizes.min() < 1 or sizes.max() > MOST_ROWS:
         return False
-    return _lie_inside(spec.scale, rows)
+    return _lie_inside(spec.scale, rows, offsets)
+
+
+def _extremes(rows: Floats, offsets: Ints) -> tuple[Floats, Floats]:
+    """Return each site's lows and highs."""
+    lows: Floats = np.minimum.reduceat(rows, offsets[:-1])
+    return lows, np.maximum.reduceat(rows, offsets[:-1])
 
 
 def _is_plain(schedule: Schedule | None) -> bool:
@@ -273,15 +285,16 @@ def _is_plain(schedule: Schedule | None) -> bool:
     )
 
 
-def _lie_inside(scale: Any, rows: Floats) -> bool:
+def _lie_inside(scale: Any, rows: Floats, offsets: Ints) -> bool:
     low, high = rows.min(axis=0), rows.max(axis=0)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         return False
     if isinstance(scale, str):
-        return scale == "minmax"
+        box, _ = supported_box(*_extremes(rows, offsets))
+        return scale == "minmax" and not box.far_out(low, high).any()
     if scale is None:
         return bool(np.all(np.maximum(-low, high) <= LARGEST))
     n, d = rows.shape
-    box = agreed_box(scale, [Ranges(n, d, np.empty(0), np.empty(0))])
+    box = agreed_box(scale, [Ranges(n, d, np.empty(0), np.empty(0))]).box
     inside = (box.scale(low) >= LOW) & (box.scale(high) <= HIGH)
     return bool(inside.all())

@@ -20,7 +20,7 @@ from afcl.core.messages import Broadcast, Hello
 from afcl.core.protocol import SCHEDULE
 from afcl.core.terms import AskHello, AskStep
 from afcl.methods.afcl import Afcl
-from afcl.runtime.agreement import Agreement, AgreementRequest, Say, agreed_box
+from afcl.runtime.agreement import Agreement, AgreementRequest, Say, notes_on
 from afcl.runtime.batch import Answers, SiteBatch
 from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Spec, Tally
@@ -174,7 +174,7 @@ class BatchRollCall:
         requirements(spec.method, spec.parameters, spec.scale, len(sites))
         sites.refuse_small(spec.names)
         request = AgreementRequest(scale=spec.scale)
-        ranges = sites.ranges(request.extremes)
+        settled, ranges = sites.agree(request.scale)
         sample = len(encode(replace(ranges, n_rows=1)))
         self._say_batch(
             "ranges",
@@ -182,7 +182,12 @@ class BatchRollCall:
             rows=sites.sizes,
             bytes=sample + digits(sites.sizes) - 1,
         )
-        return Agreement((), agreed_box(spec.scale, [ranges]), ranges.n_rows)
+        for text in notes_on(settled.stretches, sites.sizes, self._name, spec.columns):
+            say("note", text=text)
+        return Agreement((), settled.box, ranges.n_rows)
+
+    def _name(self, client: ClientId) -> str:
+        return self._spec.names[client] if self._spec.names else f"client {client}"
 
     def resume(self, say: Say) -> None:
         """Do nothing: a batch has no journal."""

@@ -17,12 +17,20 @@ from functools import cached_property
 from typing import Any
 
 from afcl._typing import ClientId
+from afcl.core.checks import check_outsider
 from afcl.core.messages import Broadcast, Hello, Left, array_bytes, refuse_unless
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy.levels import parse_level
-from afcl.runtime.agreement import Agreement, AgreementStep, RollCall
+from afcl.runtime.agreement import (
+    MAX_ROWS,
+    Agreement,
+    AgreementRequest,
+    AgreementStep,
+    RollCall,
+    check_rows,
+)
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights, Silence, stamped
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, LEFT, Entry, Journal
@@ -44,6 +52,8 @@ class Spec:
     max_rounds: int = 100
     run: str = "run"
     names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    max_rows: int = MAX_ROWS
     #: What the noise of simulated clients is drawn from; None: from the seed.
     secret: bytes | None = None
 
@@ -216,7 +226,12 @@ class Coordinator:
     def _roll_call(self) -> RollCall:
         spec = self.spec
         group = requirements(spec.method, spec.parameters, spec.scale).group
-        return RollCall(self.transport, self._flights, spec.run, spec.scale, group)
+        request = AgreementRequest(
+            scale=spec.scale, group=group, max_rows=spec.max_rows
+        )
+        return RollCall(
+            self.transport, self._flights, spec.run, request, spec.names, spec.columns
+        )
 
     def _settled(self, agreed: Agreement) -> Terms:
         spec = self.spec
@@ -398,6 +413,8 @@ class Coordinator:
                 self._agreement.check_key(message)
                 state = self._with_announced(message)
             state, found = self.spec.method.absorb(state, message)
+            if isinstance(message, Hello):
+                self._check_outside(message)
         except RejectedMessage as error:
             self._refuse(client, contact, error)
             return
@@ -421,10 +438,11 @@ class Coordinator:
     def _with_announced(self, hello: Hello) -> Any:
         """Return the state that knows what a client announced before its hello.
 
-        Refused is a hello of other rows; what is taken from the journal was compared
-        when it came.
+        Refused is a hello of other rows, or of too many; what is taken from the
+        journal was compared when it came.
         """
         client, known = hello.client, self._agreement.ranges(hello.client)
+        check_rows(hello.n_rows, self.spec.max_rows)
         if known is None:
             return self._state
         refuse_unless(
@@ -436,6 +454,18 @@ class Coordinator:
         box = self._terms.box
         low, high = box.scale(known.low), box.scale(known.high)
         return self.spec.method.announced(self._state, client, low, high)
+
+    def _check_outside(self, hello: Hello) -> None:
+        """Refuse who is outside with most of its rows, and some beyond all measure.
+
+        Who holds more than half of all rows is not: the others are outside, rather.
+        """
+        box, known = self._terms.box, self._agreement.ranges(hello.client)
+        if not box.walls or known is None or 2 * known.n_rows > self._terms.n_rows:
+            return
+        far = box.far_out(known.low, known.high)
+        if far.any():
+            check_outsider(hello, far)
 
     def _refuse(self, client: ClientId, contact: int, error: RejectedMessage) -> None:
         """Write down a refusal; who earns too many in a row is not asked again."""

@@ -166,11 +166,17 @@ def describe(
         "tree": tree_of(clustering),
         "rounds": finished.rounds,
         "note": clustering.note,
+        "notes": [event["text"] for event in finished.trace.of("note")],
         **describe_trust(clustering.trust),
-        "scale": {"low": box.low.tolist(), "span": box.span.tolist()},
+        "scale": _described(box),
         "parameters": dict(parameters),
         "versions": versions(),
     }
+
+
+def _described(box: Box) -> dict[str, Any]:
+    walls = {"walls": True} if box.walls else {}
+    return {"low": box.low.tolist(), "span": box.span.tolist(), **walls}
 
 
 def describe_trust(trust: Trust | None) -> dict[str, Any]:
@@ -324,4 +330,4 @@ def read_result(folder: Path) -> dict[str, Any]:
 def box_of(result: Mapping[str, Any]) -> Box:
     """Return the agreed scale of a finished run."""
     scale = result["scale"]
-    return Box(np.array(scale["low"]), np.array(scale["span"]))
+    return Box(np.array(scale["low"]), np.array(scale["span"]), scale.get("walls"))

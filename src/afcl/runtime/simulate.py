@@ -110,6 +110,9 @@ def simulate(
         if joined is not None and fits(spec, *joined, schedule):
             return simulate_batch(spec, *joined, schedule, trace=trace, clock=clock)
     requirements(spec.method, spec.parameters, spec.scale, len(tables))
+    # Here the rows are counted, not declared.
+    most = max((table.shape[0] for table in tables), default=0)
+    spec = replace(spec, max_rows=max(spec.max_rows, most))
     sites = [
         Site(table, secret=spec.secret_of(client))
         for client, table in enumerate(tables)

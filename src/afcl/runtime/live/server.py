@@ -18,7 +18,7 @@ from afcl._typing import ClientId
 from afcl.core.terms import Answer, Finish
 from afcl.exceptions import InputError
 from afcl.methods import get_method
-from afcl.runtime.agreement import AgreementRequest, Scale
+from afcl.runtime.agreement import MAX_ROWS, AgreementRequest, Scale
 from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.journal import Journal
@@ -58,6 +58,8 @@ class RunPlan:
         Exactly these, or none: what most sites have.
     ranges
         Public bounds by column; none: min-max over the sites that begin.
+    max_rows
+        Most rows a site may have.
     patience
         Seconds without any arrival after which the run ends with what it has.
     linger
@@ -83,6 +85,7 @@ class RunPlan:
     grace: float = 120.0
     parameters: Mapping[str, Any] | None = None
     signed: bool = False
+    max_rows: int = MAX_ROWS
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
@@ -107,7 +110,8 @@ class RunPlan:
         parameters = method.parameters(**self.options)
         needed = requirements(method, parameters, scale, self.min_clients)
         min_rows = max(int(self.options.get("min_cell", 1)), needed.group)
-        return AgreementRequest(self.columns or None, scale, min_rows, needed.group)
+        rows = (min_rows, needed.group, self.max_rows)
+        return AgreementRequest(self.columns or None, scale, *rows)
 
 
 def write_failure(folder: Path, reason: str) -> None:
@@ -132,6 +136,7 @@ def serve_run(engine: Engine, folder: Path) -> None:
         plan.seed,
         max_rounds=plan.max_rounds,
         run=plan.run,
+        max_rows=plan.max_rows,
     )
     with Journal(folder / JOURNAL, plan.run) as journal, _Recorder(folder) as recorder:
         admission = Admission(
@@ -201,7 +206,8 @@ def _farewell(
 
     The tree stays here too: it counts rows per seed, finer than any cluster.
     """
-    kept = {k: v for k, v in result.items() if k not in ("sites", "tree")}
+    own = ("sites", "tree", "notes")
+    kept = {k: v for k, v in result.items() if k not in own}
     shown = json.dumps(kept)
     answer = Answer.of(finished.clustering)
 

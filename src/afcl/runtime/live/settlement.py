@@ -18,7 +18,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from afcl.runtime.agreement import AgreementRequest, Scale, agreed_box, listed, quoted
+from afcl.runtime.agreement import (
+    AgreementRequest,
+    Scale,
+    agreed_box,
+    listed,
+    notes_on,
+    quoted,
+    too_many_rows,
+)
 from afcl.runtime.live.announcement import Announcement
 from afcl.runtime.live.notes import (
     SiteAgreement,
@@ -59,8 +67,8 @@ def settle(
     Notes
     -----
     Refused are, in this order: sites whose names differ at most by case (all of them),
-    sites with too few rows, sites that lack an agreed column, sites that declare
-    another unit. Each step looks only at the sites that are left.
+    sites with too few or too many rows, sites that lack an agreed column, sites that
+    declare another unit. Each step looks only at the sites that are left.
 
     Unless named, the agreed columns are those that more than half of the sites have.
     They come in the order of the site that has most of them (of several, the first by
@@ -73,6 +81,7 @@ def settle(
     sites = [site for site in announcements if site.name not in refusals]
     sites.sort(key=lambda site: site.name)
     sites = _sift(sites, refusals, lambda site: _too_few(site, request.min_rows))
+    sites = _sift(sites, refusals, lambda site: _too_many(site, request.max_rows))
     columns = request.columns or _common(sites)
     notes = [] if request.columns else spellings(sites, columns)
     fitting = _sift(sites, refusals, lambda site: _lacks(site, columns))
@@ -82,7 +91,8 @@ def settle(
     fitting = _sift(fitting, refusals, lambda site: _other_units(site, columns, units))
     if not fitting:
         return None, refusals, notes
-    agreement = _agreement(request.scale, columns, fitting)
+    agreement, own = _agreement(request.scale, columns, fitting)
+    notes += own
     notes += constant_columns(agreement)
     for site in fitting:
         notes += site_notes(agreement, site)
@@ -112,6 +122,7 @@ def admit(
     refusal = (
         _resembles(site.name, agreement.rows)
         or _too_few(site, request.min_rows)
+        or _too_many(site, request.max_rows)
         or _lacks(site, agreement.columns)
         or _other_units(site, agreement.columns, agreement.units)
     )
@@ -130,14 +141,18 @@ def _agreement(
     scale: Scale,
     columns: tuple[str, ...],
     sites: Sequence[Announcement],
-) -> SiteAgreement:
+) -> tuple[SiteAgreement, list[str]]:
+    """Return what the sites agree on, and what they alone are the cause of."""
     rows = {site.name: site.n_rows for site in sites}
-    box = agreed_box(scale, [site.ranges(columns) for site in sites], columns)
+    ranges = [site.ranges(columns) for site in sites]
+    box, stretches = agreed_box(scale, ranges, columns)
+    held = list(rows.values())
+    notes = notes_on(stretches, held, list(rows).__getitem__, columns)
     parts = zip(*(site.stats(columns) for site in sites), strict=True)
     stats = ColumnStats(*(np.array(part) for part in parts))
     # Again, without the refused: a unit that only they declare binds nobody.
     units = _units(columns, sites)
-    return SiteAgreement(columns, box, sum(rows.values()), units, rows, stats)
+    return SiteAgreement(columns, box, sum(rows.values()), units, rows, stats), notes
 
 
 def _sift(
@@ -211,6 +226,13 @@ def _too_few(site: Announcement, min_rows: int) -> str | None:
         f"{site.name} has {rows_text(site.n_rows)}, a site needs at least {fewest}: "
         "add rows or leave the site out"
     )
+
+
+def _too_many(site: Announcement, max_rows: int) -> str | None:
+    """Return a line on how many rows a site may have."""
+    if site.n_rows <= max_rows:
+        return None
+    return too_many_rows(site.name, site.n_rows, max_rows)
 
 
 def _lacks(site: Announcement, columns: Sequence[str]) -> str | None:

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a cohort's sums can be true, by what is known of its members already.
+
+Of a masked part nothing can be checked, but of the sum over a cohort much is known
+before: its members' first messages tell, up to a grid, what all their rows add up to;
+rows nearest to one seed have their mean in that seed's Voronoi cell; and groups that
+lie inside another one add up to it. What rounding can do is allowed for, so true sums
+always pass. Within these bounds a member may still say what it likes, like anybody who
+holds other rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.core.messages import Cells
+from afcl.core.tasks import UNIT, Moments, SeedPartition
+
+#: First messages lie on a grid of this width, see :mod:`afcl.privacy.secure`.
+HELLO_GRID = 1 / 64
+#: What rounding may do to squared distances of means.
+NEARLY = 1e-3
+
+
+def agree_with_hellos(moments: Moments, hellos: Cells) -> bool:
+    """Whether groups add up to what their cohort said first, as far as the grid shows.
+
+    A cell's mean is off by half the grid in every column, its mean squared radius by
+    half the grid squared: so far first and second moments of all rows may differ. Rows
+    in no sum may lie anywhere among those that first messages tell of.
+    """
+    counts = hellos.counts.astype(np.float64)
+    rows, d = counts.sum(), hellos.means.shape[1]
+    first, second = _totals(moments.cells)
+    known, known_second = _totals(hellos)
+    rounding = UNIT * (rows + len(moments.counts)) * (4 + 4 * d)
+    missing = float(np.sum(moments.missing))
+    width, square = _extent(hellos)
+    off = rows * HELLO_GRID / 2 + rounding + missing * width
+    if not bool(np.all(np.abs(first - known) <= off)):
+        return False
+    reach = HELLO_GRID * np.abs(hellos.means).sum(axis=1)
+    reach += HELLO_GRID**2 * (d / 4 + 1 / 2)
+    off_second = (counts * reach).sum() + rounding + missing * square
+    return bool(abs(second - known_second) <= off_second)
+
+
+def _extent(hellos: Cells) -> tuple[Floats, float]:
+    """Return how far apart rows are at most, by column, and their largest square.
+
+    No row of a cell is further from its mean than the root of the scatter.
+    """
+    scatters = hellos.scatters + hellos.counts * HELLO_GRID**2 / 2
+    away = np.sqrt(scatters)[:, None] + HELLO_GRID / 2
+    low = (hellos.means - away).min(axis=0)
+    high = (hellos.means + away).max(axis=0)
+    square = np.maximum(np.abs(low), np.abs(high)) ** 2
+    return high - low, float(square.sum())
+
+
+def lie_around_seeds(
+    means: Floats, partition: SeedPartition, members: int, counts: Ints
+) -> bool:
+    """Whether the mean of every group of one seed is nearest to that seed.
+
+    Of all seeds with its parent; groups that several seeds were joined to may have
+    their mean anywhere.
+    """
+    sizes = np.bincount(partition.groups)
+    for seed in np.flatnonzero(sizes[partition.groups] == 1):
+        group = partition.groups[seed]
+        beside = partition.parents == partition.parents[seed]
+        squares = ((partition.seeds[beside] - means[group]) ** 2).sum(axis=1)
+        own = float(((partition.seeds[seed] - means[group]) ** 2).sum())
+        slack = NEARLY + 16 * UNIT * members / max(1, int(counts[group]))
+        if counts[group] > 0 and own > squares.min() + slack * (1 + own):
+            return False
+    return True
+
+
+def add_up(
+    found: Moments,
+    partition: SeedPartition,
+    whole: Moments,
+    members: int,
+    hellos: Cells,
+) -> bool:
+    """Whether the groups inside each group of a coarser partition add up to it."""
+    cells = found.cells
+    parents = np.zeros(partition.n_groups, dtype=np.int64)
+    parents[partition.groups] = partition.parents
+    d = cells.means.shape[1]
+    first, second = _by_parent(cells, parents, len(whole.counts))
+    known, known_second = _by_parent(
+        whole.cells, np.arange(len(whole.counts)), len(whole.counts)
+    )
+    children = np.bincount(parents, minlength=len(whole.counts))
+    rounding = UNIT * (members * (children + 1) + whole.counts) * (4 + 4 * d)
+    inside = np.zeros_like(found.counts) + found.missing
+    missing = whole.missing + np.bincount(parents, inside, minlength=len(whole.counts))
+    width, square = _extent(hellos)
+    return bool(
+        np.all(np.abs(first - known) <= rounding[:, None] + missing[:, None] * width)
+        and np.all(np.abs(second - known_second) <= rounding + missing * square)
+    )
+
+
+def _totals(cells: Cells) -> tuple[Floats, float]:
+    """Return what all rows of cells add up to: first moments, the second one."""
+    first, second = _by_parent(cells, np.zeros(len(cells), dtype=np.int64), 1)
+    return first[0], float(second[0])
+
+
+def _by_parent(cells: Cells, parents: Ints, n: int) -> tuple[Floats, Floats]:
+    counts = cells.counts.astype(np.float64)
+    first = np.stack(
+        [
+            np.bincount(parents, counts * column, minlength=n)
+            for column in cells.means.T
+        ],
+        axis=1,
+    )
+    squares = cells.scatters + counts * (cells.means * cells.means).sum(axis=1)
+    second = np.bincount(parents, squares, minlength=n)
+    return first.astype(np.float64), second.astype(np.float64)
