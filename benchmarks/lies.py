@@ -330,7 +330,11 @@ def without(fed: Federation, level: str, seed: int) -> tuple[float, int]:
 def said(finished: Finished) -> list[str]:
     """Return what a run says of its sites."""
     notes = [event["text"] for event in finished.trace.of("note")]
-    refused = [event["reason"] for event in finished.trace.of("rejected")]
+    refused = [
+        event["reason"]
+        for kind in ("rejected", "failure")
+        for event in finished.trace.of(kind)
+    ]
     about = [finished.clustering.note] if finished.clustering.note else []
     return [*notes, *refused, *about]
 

@@ -74,3 +74,8 @@ def test_a_radius_moves_by_half_a_unit_at_most(values):
     assert shifts <= 1.5 * np.sqrt(units.max()) + 1e-9
     assert rounded.means.min() >= cells.means.min()
     assert rounded.means.max() <= cells.means.max()
+
+
+def test_what_cannot_be_squared_is_not_rounded():
+    rows = np.array([[0.0, 0.0], [1e300, 1e-300], [3e300, 3e-300]])
+    assert squared_steps(rows).tolist() == [0.0, 0.0]

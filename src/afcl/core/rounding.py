@@ -35,7 +35,7 @@ def squared_steps(X: Floats) -> Floats:
         gaps = np.diff(np.unique(column))
         if gaps.size:
             step = min(float(gaps.min()), MOST_OF_REACH * float(gaps.sum()))
-            units[feature] = _power_of_two((STEPS * step) ** 2)
+            units[feature] = _power_of_two(STEPS * step * STEPS * step)
     return units
 
 
@@ -91,6 +91,11 @@ def _coarse_inside(means: Floats, width: float) -> Floats:
 
 
 def _power_of_two(number: float) -> float:
-    """Return the next power of two: more than its size would tell of two rows."""
-    tiny = float(np.finfo(np.float64).tiny)
-    return float(2.0 ** np.ceil(np.log2(number))) if number > tiny else 0.0
+    """Return the next power of two: more than its size would tell of two rows.
+
+    0 of what is too small, or too large to be squared.
+    """
+    known = np.finfo(np.float64)
+    if not known.tiny < number < known.max / 2:
+        return 0.0
+    return float(2.0 ** np.ceil(np.log2(number)))
