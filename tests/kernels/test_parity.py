@@ -545,9 +545,10 @@ def reversed_view(array):
     ids=["columns-first", "strided", "reversed"],
 )
 def test_the_layout_in_memory_does_not_show(seed, layout):
+    """Compiled only for the rows, which are a user's; everything else is ours."""
     plain = problem(seed, 12, 3, 2)
+    check_parity({**plain, "X": layout(plain["X"])})
     laid = {name: layout(array) for name, array in plain.items()}
-    check_parity(laid)
     expected, found = run_all(reference, plain), run_all(reference, laid)
     for name in expected:
         same_bits(found[name], expected[name])
