@@ -22,7 +22,7 @@ from afcl.core.checks import HIGH, LARGEST, LOW
 from afcl.core.client import SEEDING_SAMPLE
 from afcl.core.messages import Batch, Plan
 from afcl.core.params import DefaultParams
-from afcl.core.tasks import Cohort, Parts
+from afcl.core.tasks import PRESENCE, Cohort, Parts
 from afcl.exceptions import InputError
 from afcl.kernels import BLOCK
 from afcl.kernels.threads import workers
@@ -30,6 +30,7 @@ from afcl.methods.afcl import Afcl
 from afcl.privacy import batch as private
 from afcl.privacy.grouping import EXACT
 from afcl.privacy.levels import MASKS, PLAIN, parse_level
+from afcl.privacy.masks import MOST_PRESENT
 from afcl.privacy.secure import on_grid
 from afcl.runtime.agreement import Settled, agreed_box
 from afcl.runtime.coordinator import Spec
@@ -107,7 +108,9 @@ class SiteBatch:
         self._seed = seed
         self._threads = threads
         self._level = parse_level(params.privacy)
+        #: What everybody was asked so far, and who holds rows apart from it.
         self._asked = np.zeros(offsets.shape[0] - 1, dtype=np.int64)
+        self._present = np.zeros_like(self._asked)
         self._scaled: Tables | None = None
 
     def __len__(self) -> int:
@@ -216,16 +219,19 @@ class SiteBatch:
         for number, cohort in group.items():
             members = np.array(cohort.owing)
             members = members[here[members]]
-            able = self._asked[members] <= self._params.passes
+            present = cohort.phase == PRESENCE
+            asked = self._present if present else self._asked
+            most = MOST_PRESENT if present else self._params.passes + 1
+            able = asked[members] < most
             refused += members[~able].tolist()
             members = members[able]
-            self._asked[members] += 1
+            asked[members] += 1
             if members.size:
                 answering.append((number, cohort, members))
         answering.sort(key=lambda each: int(each[2].max()))
-        asked = [(cohort, members) for _, cohort, members in answering]
+        about = [(cohort, members) for _, cohort, members in answering]
         threshold = self._params.threshold
-        sums = cohort_sums(self.tables, asked, self._threads, threshold)
+        sums = cohort_sums(self.tables, about, self._threads, threshold)
         parts = [
             Parts(number, tuple(members.tolist()), values)
             for (number, _, members), values in zip(answering, sums, strict=True)
