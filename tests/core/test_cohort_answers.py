@@ -187,6 +187,17 @@ def test_of_a_group_that_is_not_opened_only_who_has_enough_rows_tells():
     assert sorted(numbers[:, 0].tolist()) == [3, 4]
 
 
+def test_who_has_enough_rows_divides_a_group_only_without_a_rest():
+    """Ten rows of a group that few hold: five and five are told, six and four not."""
+    outer = coarse(np.array([[0.5]]))
+    inner = SeedPartition(np.array([[0.0], [1.0]]), np.zeros(2, int), np.arange(2))
+    question = Question(SUM, (outer, inner), opened=np.array([0]))
+    for own, told in (((5, 5), [5, 5]), ((6, 4), [0, 0]), ((10, 0), [10, 0])):
+        rows = np.repeat([[0.0], [1.0]], own, axis=0)
+        numbers = numbers_for(question, rows, Threshold(5, 3)).reshape(2, -1)
+        assert numbers[:, 0].tolist() == told
+
+
 def test_coarse_sums_by_hand():
     """Around the first seed of a group: sums, and squares of every column."""
     one = SeedPartition(

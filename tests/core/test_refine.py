@@ -22,6 +22,7 @@ from afcl.core.refine import (
     joined,
     moments_from,
     sub_cells,
+    without_few,
 )
 from afcl.core.tasks import COUNT, SUM, UNIT, Moments, Question, SeedPartition
 
@@ -204,6 +205,20 @@ def test_what_cannot_be_is_nothing(read, d):
     lie = honest.copy()
     lie[1 + d] -= round(0.1 / UNIT)
     assert read(question, lie) is None
+
+
+def test_groups_that_few_hold_are_joined_to_the_nearest_that_enough_hold():
+    """Three parents: one with two good parts, one with none, one that stays."""
+    inner = SeedPartition(
+        np.array([[0.0], [0.3], [0.4], [1.0], [1.1], [2.0], [2.1]]),
+        np.array([0, 0, 0, 1, 1, 2, 2]),
+        np.arange(7),
+    )
+    opened = np.array([True, False, True, False, False, False, False])
+    found = without_few(inner, opened, np.array([1, 1, 0]))
+    assert found.groups.tolist() == [0, 1, 1, 2, 2, 3, 4]
+    assert found.parents.tolist() == inner.parents.tolist()
+    assert found.outer.tolist() == [0, 0, 1, 2, 2]
 
 
 def test_rows_in_no_sum_are_like_the_others_or_at_their_seeds():

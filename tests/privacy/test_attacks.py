@@ -296,7 +296,7 @@ def secure_exchange(tables, leave_out=()):
         )
         return Exchange(client, AskStep(terms(), 1, 1, Addressed(None, task)), answered)
 
-    there = sorted(set(members) - set(leave_out))
+    there, before = sorted(set(members) - set(leave_out)), None
     for partitions in ((TWO,), (TWO, FOUR)):
         heard += [ask(client, Question(COUNT, partitions)) for client in there]
         shown = [ask(client, Question(PRESENCE, partitions)) for client in members]
@@ -304,8 +304,10 @@ def secure_exchange(tables, leave_out=()):
         tags = np.stack([each.reply.payload.tags for each in shown])
         total = parts.view(np.uint64).sum(axis=0, dtype=np.uint64).view(np.int64)
         opened = params.threshold.opened(total).astype(np.int64)
-        about = Question(SUM, partitions, opened=opened)
-        heard += [ask(c, about, Evidence(parts, tags[:, c])) for c in there]
+        before = opened if before is None else before
+        about = Question(SUM, partitions, opened=before)
+        groups = partitions[-1].groups
+        heard += [ask(c, about, Evidence(groups, parts, tags[:, c])) for c in there]
     return heard
 
 

@@ -16,7 +16,7 @@ from afcl.core.cells import cells_of
 from afcl.core.cohort_answers import numbers_for
 from afcl.core.messages import Addressed, Cells, Left, Level
 from afcl.core.params import DefaultParams
-from afcl.core.refine import cells_from, moments_from
+from afcl.core.refine import cells_from, moments_from, without_few
 from afcl.core.tasks import (
     COUNT,
     OPENING,
@@ -76,9 +76,13 @@ def all_answer(members, task, question, memories=None, number=0):
     memories = memories or [None] * len(members)
     tasks = [task(i, question, number) for i in range(len(members))]
     if question.kind == SUM and not members[0].plain:
+        coarser = question.partitions[:-1]
+        if coarser and memories[1] is None:
+            before = Question(SUM, coarser)
+            _, memories = all_answer(members, task, before, memories, number)
         about = Question(PRESENCE, question.partitions)
         shown, memories = all_answer(members, task, about, memories, number)
-        tasks = with_evidence(tasks, shown)
+        tasks = with_evidence(tasks, shown, memories[1].opened)
     both = [
         answer(each, member, memory, PARAMS)
         for each, member, memory in zip(tasks, members, memories, strict=True)
@@ -86,16 +90,22 @@ def all_answer(members, task, question, memories=None, number=0):
     return [part for part, _ in both], [memory for _, memory in both]
 
 
-def with_evidence(tasks, shown):
-    """Return tasks of sums that show who holds the groups."""
+def with_evidence(tasks, shown, before=None):
+    """Return tasks of sums that show who holds the groups.
+
+    `before` says which of the coarsest groups were opened, if these are finer ones.
+    """
     parts = np.stack([part.values for part in shown])
-    opened = PARAMS.threshold.opened(added(list(parts))).astype(np.int64)
+    enough = PARAMS.threshold.opened(added(list(parts)))
     tags = np.stack([part.tags for part in shown])
+    *coarser, last = tasks[0].question.partitions
+    bits, nested = enough.astype(np.int64), (last,)
+    if coarser:
+        bits, nested = before, (*coarser, without_few(last, enough, before))
+    about = Question(SUM, nested, opened=bits)
     return [
         dataclasses.replace(
-            each,
-            question=dataclasses.replace(each.question, opened=opened),
-            evidence=Evidence(parts, tags[:, place]),
+            each, question=about, evidence=Evidence(last.groups, parts, tags[:, place])
         )
         for place, each in enumerate(tasks)
     ]
@@ -116,8 +126,7 @@ def coarse(groups=GROUPS, d=2, seed=9):
 
 def finer(d=2):
     """Two seeds inside each of three groups, on their own."""
-    seeds = np.random.default_rng(7).random((6, d))
-    return SeedPartition(seeds, GROUPS, np.arange(6))
+    return SeedPartition(coarse(d=d).seeds, GROUPS, np.arange(6))
 
 
 def level(k=3, d=2, revision=0):
@@ -332,7 +341,7 @@ def test_who_holds_rows_is_said_twice_and_once_anew():
         ((coarse(),), (coarse(seed=8),)),
         ((coarse(),), (coarse(np.array([0, 0, 0, 1, 1, 2])),)),
         ((coarse(),), (coarse(seed=8), finer())),
-        ((coarse(), finer()), (coarse(),)),
+        ((coarse(), finer()), (coarse(seed=8),)),
         (
             (coarse(), finer()),
             (coarse(), dataclasses.replace(finer(), groups=GROUPS)),
@@ -543,7 +552,8 @@ def lies(kind, tasks, shown):
         parts = parts[:, :2]
     elif kind == "short":
         tags = tags[:2]
-    changed = dataclasses.replace(told, evidence=Evidence(parts, tags))
+    evidence = Evidence(told.evidence.groups, parts, tags)
+    changed = dataclasses.replace(told, evidence=evidence)
     if kind == "none":
         return dataclasses.replace(changed, evidence=None)
     if kind == "bits missing":
@@ -574,6 +584,64 @@ def test_a_server_cannot_make_up_who_holds_a_group(kind, text):
     with pytest.raises(RejectedMessage, match=text):
         answer(lies(kind, tasks, shown), members[0], memories[0], PARAMS)
     assert answer(tasks[0], members[0], memories[0], PARAMS)
+
+
+def finer_sums(bits, groups=(0, 1, 2, 3)):
+    """Three members' answers on two groups of two parts each, and tasks of sums.
+
+    Enough members hold the first and the third part; the sums are of these `groups`.
+    """
+    counts = ((9, 3, 9, 0), (9, 0, 9, 0), (9, 0, 9, 9))
+    places = np.array([[0.1], [0.3], [0.7], [0.9]])
+    first = SeedPartition(
+        np.array([[0.2], [0.8]]), np.zeros(2, dtype=np.int64), np.arange(2)
+    )
+    inner = SeedPartition(places, np.array([0, 0, 1, 1]), np.arange(4))
+    members, task = cohort(3, d=1)
+    members = [
+        dataclasses.replace(m, rows=np.repeat(places, own, axis=0))
+        for m, own in zip(members, counts, strict=True)
+    ]
+    _, memories = all_answer(members, task, Question(SUM, (first,)))
+    about = Question(PRESENCE, (first, inner))
+    shown, memories = all_answer(members, task, about, memories)
+    parts = np.stack([part.values for part in shown])
+    tags = np.stack([part.tags for part in shown])
+    last = dataclasses.replace(inner, groups=np.array(groups))
+    question = Question(SUM, (first, last), opened=np.array(bits))
+    asked = dataclasses.replace(
+        task(0, question), evidence=Evidence(inner.groups, parts, tags[:, 0])
+    )
+    return asked, members[0], memories[0]
+
+
+@pytest.mark.parametrize(
+    ("bits", "groups", "allowed"),
+    [
+        ((1, 1), (0, 0, 1, 1), True),  # what few hold is joined to the other part
+        ((1, 1), (0, 1, 2, 2), False),  # one member alone holds the second part
+        ((1, 1), (0, 1, 2, 3), False),
+        ((0, 1), (0, 0, 1, 1), False),  # the first group was open before
+        ((1, 0), (0, 0, 1, 1), False),
+    ],
+)
+def test_finer_groups_are_divided_without_a_rest(bits, groups, allowed):
+    """A coarse sum less its parts would be the few rows that are in none of them."""
+    asked, member, memory = finer_sums(bits, groups)
+    if allowed:
+        assert answer(asked, member, memory, PARAMS)
+    else:
+        with pytest.raises(RejectedMessage, match="fewer than 3 members hold"):
+            answer(asked, member, memory, PARAMS)
+
+
+def test_finer_groups_are_unions_of_those_that_were_asked_for():
+    asked, member, memory = finer_sums((1, 1), (0, 0, 1, 1))
+    evidence = asked.evidence
+    assert evidence is not None
+    crossed = dataclasses.replace(evidence, groups=np.array([0, 0, 1, 2]))
+    with pytest.raises(RejectedMessage, match="nobody was asked who holds"):
+        answer(dataclasses.replace(asked, evidence=crossed), member, memory, PARAMS)
 
 
 def test_sums_are_of_what_was_asked_who_holds():

@@ -212,9 +212,10 @@ def check_question(question: Any, n_features: int, params: DefaultParams) -> Non
             _is_nested(partition, n_groups), "groups must lie inside each other"
         )
         n_groups = partition.n_groups
+    coarsest = question.partitions[0].n_groups if question.partitions else 0
     refuse_unless(
-        question.opened is None or _are_bits(question.opened, n_groups),
-        "of every group it is said whether it is opened",
+        question.opened is None or _are_bits(question.opened, coarsest),
+        "of every coarse group it is said whether it is opened",
     )
     _check_levels(question.levels, n_features, params)
 

@@ -64,16 +64,26 @@ def _told(question: Question, totals: Floats, threshold: Threshold) -> Floats:
 
     Of a presence that it holds rows, and how many up to the cap. Of sums those of the
     groups that enough members hold, and of which it has enough rows by itself: its
-    companion level would show these in any case.
+    companion level would show these in any case. Such a group it divides only if it
+    has enough rows in each part, so that no difference is of fewer.
     """
     if question.kind == PRESENCE:
         present: Floats = (totals > 0) + np.minimum(totals, threshold.cap) * FIELD
         return present
     if question.kind != SUM or question.opened is None:
         return totals
-    table = totals.reshape(totals.shape[0], question.opened.shape[0], -1)
-    told = (question.opened > 0) | (table[:, :, 0] >= threshold.rows)
-    kept: Floats = (table * told[:, :, None]).reshape(totals.shape)
+    table = totals.reshape(totals.shape[0], question.partitions[-1].n_groups, -1)
+    rows = table[:, :, 0]
+    outer = np.arange(rows.shape[1])
+    if len(question.partitions) > 1:
+        outer = question.partitions[-1].outer
+    few = (rows > 0) & (rows < threshold.rows)
+    told = np.tile(question.opened > 0, (rows.shape[0], 1))
+    whole = np.ones_like(told)
+    member, group = np.nonzero(few)
+    whole[member, outer[group]] = False
+    told |= whole
+    kept: Floats = (table * told[:, outer, None]).reshape(totals.shape)
     return kept
 
 

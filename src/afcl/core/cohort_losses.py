@@ -95,4 +95,5 @@ def _missing(cohort: Cohort, rest: tuple[ClientId, ...]) -> tuple[ClientId, ...]
 
 def _renewed(cohort: Cohort, members: tuple[ClientId, ...], what: Question) -> Cohort:
     """Return a cohort of fewer members that are asked anew, under a new key."""
-    return replace(cohort.put(what), members=members, key=None)
+    anew = cohort.put(what) if what.kind == SCORE else cohort.put(what, opened=None)
+    return replace(anew, members=members, key=None)

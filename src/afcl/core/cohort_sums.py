@@ -17,7 +17,7 @@ from afcl.core.checks import HIGH, LOW
 from afcl.core.cohort_checks import add_up, agree_with_hellos, lie_around_seeds
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells
-from afcl.core.refine import joined, moments_from, sub_cells
+from afcl.core.refine import joined, moments_from, sub_cells, without_few
 from afcl.core.tasks import (
     COUNT,
     FIELD,
@@ -148,9 +148,21 @@ class _Work:
             and np.all((held >= holders) & (held <= holders * threshold.cap))
         ):
             return False
-        opened = threshold.opened(numbers).astype(np.int64)
-        asked = Question(SUM, question.partitions, opened=opened)
-        self.cohorts[number] = cohort.put(asked, evidence=cohort.shown())
+        opened = threshold.opened(numbers)
+        *coarser, last = nested = question.partitions
+        bits = cohort.opened
+        if bits is None:
+            bits = opened.astype(np.int64)
+        else:
+            nested = (*coarser, without_few(last, opened, bits))
+        asked = Question(SUM, nested, opened=bits)
+        self.cohorts[number] = cohort.put(
+            asked,
+            evidence=cohort.shown(),
+            present=last.n_groups,
+            opened=bits,
+            partitions=nested,
+        )
         return True
 
     def _summed(
@@ -163,7 +175,8 @@ class _Work:
         held = _in_groups(cohort)
         told = numbers.reshape(last.n_groups, -1)[:, 0]
         # Of a group that few hold some rows may be missing.
-        least = np.where(question.opened > 0, held, 0)
+        outer = last.outer if len(question.partitions) > 1 else np.arange(len(held))
+        least = np.where(question.opened[outer] > 0, held, 0)
         if not bool(np.all((told >= least) & (told <= held))):
             return False
         moments = moments_from(question, numbers, counts)

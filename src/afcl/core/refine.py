@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl._typing import Bools, Floats, Ints
 from afcl.core.messages import Cells
 from afcl.core.seeding import plus_plus
 from afcl.core.tasks import UNIT, Moments, Question, SeedPartition
@@ -59,6 +59,31 @@ def joined(partition: SeedPartition, counts: Ints, smallest: int) -> SeedPartiti
         groups[first:last] = together + at
         at += int(together.max()) + 1
     return SeedPartition(partition.seeds, partition.parents, groups)
+
+
+def without_few(
+    partition: SeedPartition, opened: Bools, parents: Ints
+) -> SeedPartition:
+    """Join groups that few members hold to others of their parent.
+
+    To the nearest that enough hold; if there is none, all of the parent's are joined.
+    So what is divided is divided without a rest. Parents that few hold themselves (0
+    in `parents`) stay divided: their rows are told by whom they belong to.
+    """
+    outer, groups = partition.outer, np.arange(partition.n_groups)
+    places = partition.origins
+    for parent in np.flatnonzero(parents):
+        inside = np.flatnonzero(outer == parent)
+        enough = inside[opened[inside]]
+        if not enough.size:
+            groups[inside] = inside[0]
+            continue
+        few = inside[~opened[inside]]
+        nearest, _ = assign(places[few], places[enough])
+        groups[few] = enough[nearest]
+    numbers = np.unique(groups, return_inverse=True)[1]
+    joined_to: Ints = numbers[partition.groups].astype(np.int64)
+    return SeedPartition(partition.seeds, partition.parents, joined_to)
 
 
 def moments_from(

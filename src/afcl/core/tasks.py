@@ -143,6 +143,13 @@ class SeedPartition:
         return np.searchsorted(self.parents, np.arange(int(self.parents[-1]) + 2))
 
     @cached_property
+    def outer(self) -> Ints:
+        """The parent of every group."""
+        outer = np.zeros(self.n_groups, dtype=np.int64)
+        outer[self.groups] = self.parents
+        return outer
+
+    @cached_property
     def origins(self) -> Floats:
         """The first seed of each group: what its sums are taken around."""
         return self.seeds[np.unique(self.groups, return_index=True)[1]]
@@ -162,8 +169,9 @@ class Question:
     levels
         The clusterings to be scored.
     opened
-        Of every group that is summed, 1 if enough members hold rows of it. To one that
-        is 0 only who has enough rows of its own adds them.
+        Of every coarse group that is summed, 1 if enough members hold rows of it. To
+        one that is 0 only who has enough rows of its own adds them; inside it, only who
+        has enough in every part it holds.
     """
 
     kind: str
@@ -219,12 +227,15 @@ class Evidence:
 
     Attributes
     ----------
+    groups : (seeds,)
+        The groups that it was asked for; those that are summed are unions of them.
     parts : (members, groups)
         What every member has answered; their sum is in the clear.
     tags : (members, 2)
         By which each of them shows to this member that it is its own answer.
     """
 
+    groups: Ints
     parts: Ints
     tags: Ints
 
@@ -371,8 +382,9 @@ class Cohort:
         What the coarsest groups sum up to, once that is known.
     parts, tags, answered
         What was answered to this question, what shows it to others, and by whom.
-    evidence
-        Everybody's presence, and the tags of each, once all have told it.
+    evidence, present, opened
+        Everybody's presence, and the tags of each, once all have told it; of how many
+        groups; which of the coarsest ones enough of them hold.
     keyed, key, total
         Whether its first member holds a key, the public part of it, and the encrypted
         sum that waits to be opened.
@@ -387,7 +399,9 @@ class Cohort:
     parts: dict[tuple[ClientId, ...], Ints] = field(default_factory=dict)
     tags: dict[ClientId, Ints] = field(default_factory=dict)
     answered: frozenset[ClientId] = frozenset()
-    evidence: tuple[Ints, Ints] | None = None
+    evidence: tuple[Ints, Ints, Ints] | None = None
+    present: int = 0
+    opened: Ints | None = None
     keyed: bool = False
     key: Ints | None = None
     total: Ints | None = None
@@ -432,22 +446,23 @@ class Cohort:
             answered=self.answered.union(members),
         )
 
-    def shown(self) -> tuple[Ints, Ints] | None:
-        """Return everybody's answers and tags, in the members' order, if all have any.
+    def shown(self) -> tuple[Ints, Ints, Ints] | None:
+        """Return groups, everybody's answers and tags, if all have any.
 
-        The tags of one member for all others are a table, (members, 2).
+        In the members' order; the tags of one for all others are a table, (members, 2).
         """
         if self.tags.keys() != set(self.members):
             return None
         parts = np.stack([self.parts[client,] for client in self.members])
-        return parts, np.stack([self.tags[client] for client in self.members])
+        tags = np.stack([self.tags[client] for client in self.members])
+        return self.partitions[-1].groups, parts, tags
 
     def evidence_for(self, place: int) -> Evidence | None:
         """Return what shows a member that the groups it sums may be opened."""
         if self.evidence is None or self.phase != SUM:
             return None
-        parts, tags = self.evidence
-        return Evidence(parts, np.ascontiguousarray(tags[:, place]))
+        groups, parts, tags = self.evidence
+        return Evidence(groups, parts, np.ascontiguousarray(tags[:, place]))
 
     def asked_next(self, **what: Any) -> Cohort:
         """Return the cohort in its next phase, in which nobody has answered."""

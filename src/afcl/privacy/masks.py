@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import AnyArray, Ints
+from afcl._typing import AnyArray, Bools, Ints
 from afcl.core.checks import check_question
 from afcl.core.cohort_answers import View, numbers_for
 from afcl.core.messages import Cells, Level, payload, refuse_unless
@@ -78,13 +78,15 @@ class Asked:
 
     `nesting` is that of the partitions of the last sums it has given. `unread` names
     the cohort of the coarsest, until a question that only who has read them can ask.
-    `present` are those that asked who holds rows.
+    `present` are those that asked who holds rows, `opened` says which of the coarsest
+    groups enough members did.
     """
 
     tasks: tuple[str, ...] = ()
     nesting: str = ""
     unread: str = ""
     present: tuple[str, ...] = ()
+    opened: Ints | None = None
 
 
 def _library() -> Any:
@@ -242,7 +244,10 @@ def check_evidence(
     )
     assert question.opened is not None
     assert evidence is not None
-    about = Question(PRESENCE, question.partitions)
+    *coarser, last = question.partitions
+    check_numbers(evidence.groups, last.groups.shape[0])
+    asked_for = SeedPartition(last.seeds, last.parents, evidence.groups)
+    about = Question(PRESENCE, (*coarser, asked_for))
     before = replace(task, phase=PRESENCE, question=about, evidence=None)
     refuse_unless(
         digest(before) in asked.present, "nobody was asked who holds these groups"
@@ -256,11 +261,36 @@ def check_evidence(
         "who holds these groups was changed on the way",
     )
     total = evidence.parts.view(np.uint64).sum(axis=0, dtype=np.uint64)
-    allowed = threshold.opened(total.view(np.int64))
+    enough = threshold.opened(total.view(np.int64))
     refuse_unless(
-        bool(np.all(allowed | (question.opened == 0))),
+        _may_be_opened(question, asked_for, enough, asked.opened),
         f"a group would be opened that fewer than {threshold.holders} members hold",
     )
+
+
+def _may_be_opened(
+    question: Question, shown: SeedPartition, enough: Bools, before: Ints | None
+) -> bool:
+    """Whether every group that everybody sums is held by enough members.
+
+    Of finer groups, unions of those `shown`, inside coarse ones that are open: each has
+    a part that is, or is all of the coarse one.
+    """
+    bits, last = question.opened, question.partitions[-1]
+    assert bits is not None
+    if len(question.partitions) == 1:
+        same = np.array_equal(last.groups, shown.groups)
+        return same and bool(np.all(enough | (bits == 0)))
+    if before is None or not np.array_equal(bits, before):
+        return False
+    into = np.zeros(shown.n_groups, dtype=np.int64)
+    into[shown.groups] = last.groups
+    if not np.array_equal(into[shown.groups], last.groups):
+        return False
+    good = np.zeros(last.n_groups, dtype=np.bool_)
+    good[into[enough]] = True
+    alone = np.bincount(last.outer)[last.outer] == 1
+    return bool(np.all(good | alone | (bits[last.outer] == 0)))
 
 
 def check_task(task: Task, sealed: Sealed, params: DefaultParams) -> None:
@@ -303,6 +333,8 @@ def remember(asked: Asked, task: Task, name: str, params: DefaultParams) -> Aske
     if present:
         return replace(asked, present=(*asked.present, name))
     nesting, unread = asked.nesting, asked.unread if coarsest else ""
+    opened = asked.opened
     if task.question.kind == SUM:
         nesting, unread = _nesting(partitions), cohort if coarsest else ""
-    return Asked((*asked.tasks, name), nesting, unread, asked.present)
+        opened = task.question.opened
+    return Asked((*asked.tasks, name), nesting, unread, asked.present, opened)

@@ -22,7 +22,6 @@ from afcl.core.tasks import (
     Cohort,
     Evidence,
     Part,
-    Question,
     SecureHello,
     Task,
 )
@@ -123,7 +122,7 @@ def task_sizes(
                 (),
                 0,
                 cohort.question,
-                evidence=_evidence(n, cohort.question) if shown else None,
+                evidence=_evidence(n, cohort) if shown else None,
             )
             known[kind] = sample(Addressed(None, task))
         listed = int(digits(everybody).sum()) + n * (len(_KEY) + 2) + 2 * (n - 1)
@@ -135,11 +134,11 @@ def task_sizes(
     return size[order][np.searchsorted(every[order], clients)]
 
 
-def _evidence(members: int, question: Question) -> Evidence:
+def _evidence(members: int, cohort: Cohort) -> Evidence:
     """Return evidence of the right size."""
-    shape = (members, question.partitions[-1].n_groups)
-    parts = np.zeros(shape, dtype=np.int64)
-    return Evidence(parts, np.zeros((members, 2), dtype=np.int64))
+    parts = np.zeros((members, cohort.present), dtype=np.int64)
+    seeds = np.zeros_like(cohort.partitions[-1].groups)
+    return Evidence(seeds, parts, np.zeros((members, 2), dtype=np.int64))
 
 
 def _no_cells(d: int) -> Cells:

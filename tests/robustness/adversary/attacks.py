@@ -243,7 +243,8 @@ def puppets(
     tags = np.stack([part.tags for part in present if part.tags is not None])
     opened = params.threshold.opened(_total(present)).astype(np.int64)
     question = Question(SUM, partitions, opened=opened)
-    shown = [Evidence(said, tags[:, place]) for place in range(len(keys))]
+    groups = partitions[-1].groups
+    shown = [Evidence(groups, said, tags[:, place]) for place in range(len(keys))]
     summed = everybody.ask(question, shown)
     if not summed:
         return np.empty((0, d))
