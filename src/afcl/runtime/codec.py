@@ -10,7 +10,8 @@ dtypes exist, and every field is of the type its payload declares; nothing is ev
 unpickled or executed.
 
 Sizes are checked before anything is parsed, and so is how many values there can be: no
-message can make the receiver hold more than a few times its own bytes.
+header can make the receiver hold more than some 300 MB, and arrays take no more than
+their own bytes again.
 """
 
 from __future__ import annotations

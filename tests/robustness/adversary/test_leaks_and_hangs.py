@@ -27,7 +27,7 @@ from afcl.core.terms import (
 )
 from afcl.exceptions import CodecError, RejectedMessage
 from afcl.runtime import results
-from afcl.runtime.codec import FORMAT, HEADER_LIMIT, decode, encode
+from afcl.runtime.codec import FORMAT, HEADER_LIMIT, VALUE_LIMIT, decode, encode
 from afcl.runtime.journal import Entry, Journal
 from afcl.runtime.live.announcement import LONGEST, MOST_COLUMNS, Announcement, check
 from afcl.runtime.live.facts import read_facts
@@ -269,6 +269,16 @@ def test_one_long_text_costs_a_few_times_its_size():
     peak, said = peak_of(framed(raw))
     assert "malformed" in said
     assert peak < 3 * len(raw)
+
+
+def test_as_many_values_as_pass_cost_a_bounded_amount():
+    """The worst that was found: texts up to the limit, and one long wide one."""
+    texts = filled(b'"ab"', 5 * (VALUE_LIMIT - 10))[9:]
+    wide = b'"\\ud83d\\ude00' + b"a" * (HEADER_LIMIT - len(texts) - 100) + b'"'
+    data = framed(b"[" + texts + b"," + wide + b"]")
+    peak, said = peak_of(data)
+    assert not said
+    assert peak < 9 * len(data)
 
 
 def test_as_many_cells_as_fit_cost_a_few_times_their_size():
