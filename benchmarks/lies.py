@@ -209,9 +209,9 @@ MESSAGES: dict[str, Message] = {
 SUMS = frozenset(MESSAGES) - {"announced 1e300", "declared 1e9 rows"}
 LIES = (*ROWS, *MESSAGES)
 #: An honest site may lie as far away as this: such lies are named, not undone.
-HONEST_TOO = frozenset(lie for lie in ROWS if lie.startswith("far blob x 10,")) | {
-    "far blob x 10"
-}
+HONEST_TOO = frozenset(
+    {"far blob x 10", "far blob x 10, one column", "a tenth far, x 10"}
+)
 
 
 class Liar(Site):

@@ -434,8 +434,7 @@ class Coordinator:
         )
         if not known.low.size:
             return self._state
-        box = self._terms.box
-        low, high = box.scale(known.low), box.scale(known.high)
+        low, high = self._terms.box.reach(known.low, known.high)
         return self.spec.method.announced(self._state, client, low, high)
 
     def _check_outside(self, hello: Hello) -> None:
