@@ -25,7 +25,6 @@ from afcl.runtime.agreement import (
     LONGEST_REASON,
     MAX_ROWS,
     Agreement,
-    AgreementRequest,
     AgreementStep,
     RollCall,
     check_rows,
@@ -210,12 +209,8 @@ class Coordinator:
     def _roll_call(self) -> RollCall:
         spec = self.spec
         group = requirements(spec.method, spec.parameters, spec.scale).group
-        request = AgreementRequest(
-            scale=spec.scale, group=group, max_rows=spec.max_rows
-        )
-        return RollCall(
-            self.transport, self._flights, spec.run, request, spec.names, spec.columns
-        )
+        asked = (spec.scale, group, spec.max_rows, spec.names, spec.columns)
+        return RollCall(self.transport, self._flights, spec.run, *asked)
 
     def _settled(self, agreed: Agreement) -> Terms:
         spec = self.spec
