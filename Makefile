@@ -66,9 +66,12 @@ fuzz: export OMP_NUM_THREADS = 1
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.robustness.fuzz --count $(or $(COUNT),100000)
 
-# Hostile clients, and honest ones that must never be refused: make hostile [DATA=dir]
+# Hostile clients, sites that lie, and honest ones that must never be refused:
+# make hostile [DATA=dir] [SEEDS=24]
+hostile: export OMP_NUM_THREADS = 1
 hostile: $(STAMP)
 	$(BIN)/python benchmarks/hostile.py $(if $(DATA),--data "$(DATA)")
+	$(BIN)/python benchmarks/lies.py --seeds $(or $(SEEDS),24)
 
 # The table of "Must hold" figures: make quality DATA=dir [RUNS=20] [ONLY=IR,SE]
 quality: $(STAMP)

@@ -5,10 +5,13 @@
 
 Every line is a lie at a level of privacy, on two kinds of data dealt out in three ways,
 in turn. Beside each other stand the adjusted Rand index of the honest rows (against the
-clusters they were drawn from) with the liars there and with the liars left out, the
-mean and the largest loss, how many seeds lost more than .05, in how many runs something
-was said, and which seeds lost. Lines with a star are within the rules: an honest site
-may hold such rows. Then honest federations of unlike sites are counted.
+clusters they were drawn from) with the lies, with the liars left out, and with them
+there and honest (what their true rows do is no lie's fault), the mean and the largest
+loss against leaving them out, how many seeds lost more than .05 against that, and
+against both, in how many runs something was said, and which seeds lost. Lines with a
+star are within the rules: an honest site may hold such rows. Then honest federations of
+unlike sites are counted. Exits 1 if a seed lost against both without a star, or an
+honest site was refused.
 
 The lies are told by sites that otherwise follow the protocol: far rows, extremes that
 are not theirs, more rows than they have, other units, and sums that they add a number
@@ -209,9 +212,9 @@ MESSAGES: dict[str, Message] = {
 SUMS = frozenset(MESSAGES) - {"announced 1e300", "declared 1e9 rows"}
 LIES = (*ROWS, *MESSAGES)
 #: An honest site may lie as far away as this: such lies are named, not undone.
-HONEST_TOO = frozenset(lie for lie in ROWS if lie.startswith("far blob x 10,")) | {
-    "far blob x 10"
-}
+HONEST_TOO = frozenset(
+    {"far blob x 10", "far blob x 10, one column", "a tenth far, x 10"}
+)
 
 
 class Liar(Site):
@@ -299,32 +302,40 @@ def sites_of(fed: Federation, lie: str, seed: int) -> list[Site]:
     return sites
 
 
-def run(sites: list[Site], level: str, seed: int, **more: Any) -> Finished:
-    """Run the default preset over these sites."""
-    transport = InProcess(sites, Schedule().bind(len(sites), seed))
+def run(
+    sites: list[Site], level: str, seed: int, away: Sequence[int] = (), **more: Any
+) -> Finished:
+    """Run the default preset over these sites; some may never come."""
+    schedule = Schedule(leaves=dict.fromkeys(away, 0))
+    transport = InProcess(sites, schedule.bind(len(sites), seed))
     names = tuple(f"site-{i + 1}" for i in range(len(sites)))
     options = {"privacy": level}
     spec = Spec(get_method("afcl"), options, seed, names=names, **more)
     return Coordinator(spec, transport).run()
 
 
-def agreement(fed: Federation, finished: Finished, numbers: Sequence[int]) -> float:
-    """Return the ARI of the honest rows; a run's sites are numbered as given."""
+def agreement(fed: Federation, finished: Finished) -> float:
+    """Return the ARI of the honest rows."""
     method = get_method("afcl")
     found = [
         method.label(
-            finished.clustering, Site(fed.tables[g]).scaled(finished.terms), None, i
+            finished.clustering, Site(fed.tables[g]).scaled(finished.terms), None, g
         )
-        for g, i in zip(fed.good, numbers, strict=True)
+        for g in fed.good
     ]
     truth = np.concatenate([fed.classes[g] for g in fed.good])
     return float(adjusted_rand(truth, np.concatenate(found)))
 
 
-def without(fed: Federation, level: str, seed: int) -> tuple[float, int]:
-    """Return ARI and k of the run in which the liars are left out."""
-    finished = run([Site(fed.tables[g]) for g in fed.good], level, seed)
-    return agreement(fed, finished, range(len(fed.good))), finished.clustering.k
+def without(fed: Federation, level: str, seed: int) -> float:
+    """Return the ARI of the run in which the liars are left out."""
+    sites = [Site(table) for table in fed.tables]
+    return agreement(fed, run(sites, level, seed, fed.bad))
+
+
+def honestly(fed: Federation, level: str, seed: int) -> float:
+    """Return the ARI of the run in which the liars are there, and do not lie."""
+    return agreement(fed, run([Site(table) for table in fed.tables], level, seed))
 
 
 def said(finished: Finished) -> list[str]:
@@ -354,7 +365,7 @@ def lied_to(fed: Federation, lie: str, level: str, seed: int) -> Told:
         finished = run(sites_of(fed, lie, seed), level, seed)
     except AfclError as error:
         return Told(-1.0, 0, [f"failed: {error}"])
-    ari = agreement(fed, finished, fed.good)
+    ari = agreement(fed, finished)
     return Told(ari, finished.clustering.k, said(finished))
 
 
@@ -466,23 +477,28 @@ def table(levels: Sequence[str], lies: Sequence[str], seeds: range) -> int:
     cases = [CASES[seed % len(CASES)] for seed in seeds]
     feds = [federation(*case, seed) for case, seed in zip(cases, seeds, strict=True)]
     missed = 0
-    print("level                  lie                          with   without  mean")
-    print("                                                        loss, worst, missed")
+    print("level, lie: ARI with it, left out, honest; mean and largest loss; seeds")
+    print("that lose against leaving out, and against both")
     for level in levels:
         both = list(zip(feds, seeds, strict=True))
-        alone = [without(fed, level, seed)[0] for fed, seed in both]
+        alone = [without(fed, level, seed) for fed, seed in both]
+        there = [honestly(fed, level, seed) for fed, seed in both]
         for lie in lies:
             if lie in SUMS and "secure" not in level:
                 continue
             told = [lied_to(fed, lie, level, seed) for fed, seed in both]
             loss = [a - t.ari for a, t in zip(alone, told, strict=True)]
-            lost = sum(x > TOLERANCE for x in loss)
-            missed += 0 if lie in HONEST_TOO else lost
             where = [seed for x, seed in zip(loss, seeds, strict=True) if x > TOLERANCE]
+            lies_on = [
+                x > TOLERANCE and h - t.ari > TOLERANCE
+                for x, h, t in zip(loss, there, told, strict=True)
+            ]
+            missed += 0 if lie in HONEST_TOO else sum(lies_on)
             print(
                 f"{level:22} {lie:28} {np.mean([t.ari for t in told]):.3f}  "
-                f"{np.mean(alone):.3f}  {np.mean(loss):6.3f} {max(loss):6.3f} "
-                f"{lost:3}{'*' if lie in HONEST_TOO else ' '} "
+                f"{np.mean(alone):.3f}  {np.mean(there):.3f}  {np.mean(loss):6.3f} "
+                f"{max(loss):6.3f} {len(where):3} {sum(lies_on):3}"
+                f"{'*' if lie in HONEST_TOO else ' '} "
                 f"said in {sum(bool(t.lines) for t in told)} of {len(told)} {where}",
                 flush=True,
             )

@@ -6,8 +6,8 @@ joiner's rows use the same map, also outside the box.
 
 No few clients set the box alone: where so few of them that they may be wrong, or lie,
 stretch a column to many times what all others span, the box is that of the others, and
-gets walls: rows further out lie on them, and those beyond all measure say nothing. See
-docs/decisions/0028-hostile-sites.md.
+gets walls: rows behind them count as just outside, values beyond all measure not at
+all. See docs/decisions/0028-hostile-sites.md.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from afcl.exceptions import InputError
 
 #: Up to so many features, columns are gone through one by one.
 NARROW = 8
-#: The walls of a box that has some, in agreed units: a quarter of a width outside. So
-#: near, because k is chosen by gaps, and a wall far out would be the widest of all.
-WALLS = (-0.25, 1.25)
-#: Beyond so many widths a value says nothing: behind walls it counts as the middle of
-#: the box, because many columns of walls make a corner that is far from everything.
-FAR_OUT = 60.0
-#: Where that is.
+#: The middle of the box, in agreed units.
 MIDDLE = 0.5
+#: How far from the middle the walls are of a box that has some: a quarter of a width
+#: outside it. So near, because k is chosen by gaps, and a wall far out would be the
+#: widest of all.
+RADIUS = 0.75
+#: Where that is.
+WALLS = (MIDDLE - RADIUS, MIDDLE + RADIUS)
+#: Beyond so many widths a value says nothing: behind walls it counts as the middle.
+FAR_OUT = 60.0
 #: The box is without a few clients that stretch a column by so many times what all the
 #: others span.
 FAR = 6.0
@@ -63,9 +65,12 @@ class Ranges:
 class Box:
     """The map x -> (x - low) / span per column; a constant column maps to 0.
 
-    `walls` says that there are :data:`WALLS`, onto which is mapped what lies beyond
-    them, up to :data:`FAR_OUT` widths; what lies further out is mapped to the middle.
-    None, and no field in a message, where there are none.
+    `walls` says that there are :data:`WALLS`; None, and no field in a message, where
+    there are none. A row that lies behind them in m columns is mapped to a place that
+    is :data:`RADIUS` / sqrt(m) from the middle in each of these: on a wall for one, and
+    no further from the middle for many (the corners of many walls are far from
+    everything, and far apart). Beyond :data:`FAR_OUT` widths a value is mapped to the
+    middle.
     """
 
     low: Floats
@@ -97,11 +102,26 @@ class Box:
         return np.errstate(over="ignore") if self.walls else nullcontext()
 
     def _within_walls(self, scaled: Floats) -> Floats:
-        if self.walls:
-            beyond = np.maximum(scaled - 1.0, -scaled) >= FAR_OUT
-            np.clip(scaled, *WALLS, out=scaled)
-            scaled[beyond] = MIDDLE
+        if not self.walls:
+            return scaled
+        away = np.abs(scaled - MIDDLE)
+        nothing, behind = away - MIDDLE >= FAR_OUT, away > RADIUS
+        behind &= ~nothing
+        share = RADIUS / np.sqrt(np.maximum(1, behind.sum(axis=-1, keepdims=True)))
+        np.copyto(scaled, MIDDLE + np.copysign(share, scaled - MIDDLE), where=behind)
+        scaled[nothing] = MIDDLE
         return scaled
+
+    def reach(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """Return, in agreed units, between what rows with such extremes lie."""
+        if not self.walls:
+            return self.scale(low), self.scale(high)
+        with np.errstate(over="ignore"):
+            low, high = (low - self.low) / self.span, (high - self.low) / self.span
+        behind = (low < WALLS[0]) | (high > WALLS[1])
+        low[behind] = np.clip(low[behind], WALLS[0], MIDDLE)
+        high[behind] = np.clip(high[behind], MIDDLE, WALLS[1])
+        return low, high
 
     def far_out(self, low: Floats, high: Floats) -> Bools:
         """Return the columns in which such extremes lie beyond all measure."""
@@ -183,8 +203,8 @@ def supported_box(lows: Floats, highs: Floats) -> tuple[Box, list[Stretch]]:
     --------
     >>> highs = np.array([[1.0], [0.9], [1.0], [700.0]])
     >>> box, found = supported_box(np.zeros((4, 1)), highs)
-    >>> box.scale(np.array([[0.5], [1.2], [600.0]])).ravel().tolist()
-    [0.5, 1.2, 1.25]
+    >>> box.scale(np.array([[0.5], [1.2], [40.0], [600.0]])).ravel().tolist()
+    [0.5, 1.2, 1.25, 0.5]
     >>> found
     [Stretch(column=0, clients=(3,), times=699.0)]
     """

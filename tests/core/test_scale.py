@@ -14,7 +14,7 @@ from afcl.scale import (
     FAR,
     FAR_OUT,
     MIDDLE,
-    WALLS,
+    RADIUS,
     Box,
     Stretch,
     given_box,
@@ -220,15 +220,43 @@ def test_whoever_is_left_out_what_all_others_hold_is_inside(tables):
             assert ((scaled >= 0) & (scaled <= 1)).all()
 
 
-def test_behind_walls_everything_lies_on_them_or_in_the_middle():
-    low, high = WALLS
-    X = np.array([[0.5, -1e308], [50.0, 3e-9], [1.2, -1e-9], [-FAR_OUT, 1e308]])
+def test_behind_walls_rows_are_just_outside_or_say_nothing():
+    # Columns of width 1 and 1e-9; 3 and -1 are behind the walls, 1e308 says nothing.
+    X = np.array(
+        [[3.0, 0.4e-9], [1.2, -1e-9], [3.0, -1e-9], [-FAR_OUT, 1e308], [1.25, 2e-9]]
+    )
     box = Box(np.zeros(2), np.array([1.0, 1e-9]), walls=True)
+    both = RADIUS / np.sqrt(2)
+    expected = [
+        [MIDDLE + RADIUS, 0.4],
+        [1.2, MIDDLE - RADIUS],
+        [MIDDLE + both, MIDDLE - both],
+        [MIDDLE, MIDDLE],
+        [1.25, MIDDLE + RADIUS],
+    ]
+    np.testing.assert_allclose(box.scale(X), expected, rtol=1e-12)
+    np.testing.assert_array_equal(box.scale(X[2]), box.scale(X)[2])
     scaled = box.scale(X)
-    assert scaled[:, 0].tolist() == [0.5, high, 1.2, MIDDLE]
-    assert scaled[:, 1].tolist() == [MIDDLE, high, low, MIDDLE]
     box.scale_in_place(X)
     np.testing.assert_array_equal(X, scaled)
+
+
+ROWS = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 6), st.just(3)),
+    elements=st.floats(-1e3, 1e3) | st.floats(-3, 3) | st.floats(-1e300, 1e300),
+)
+
+
+@given(ROWS, st.sampled_from([None, True]))
+def test_rows_lie_where_their_extremes_say(X, walls):
+    box = Box(np.array([0.0, -1.0, 0.5]), np.array([1.0, 2.0, 0.1]), walls)
+    low, high = box.reach(X.min(axis=0), X.max(axis=0))
+    scaled = box.scale(X)
+    assert (scaled >= low - 1e-12 * np.abs(low)).all()
+    assert (scaled <= high + 1e-12 * np.abs(high)).all()
+    if walls:
+        assert (np.abs(scaled - MIDDLE) <= RADIUS).all()
 
 
 def test_where_extremes_are_beyond_all_measure():

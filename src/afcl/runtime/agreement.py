@@ -165,8 +165,9 @@ class RollCall:
         Knows what was asked of whom, and what has been answered.
     run
         Identity of the run.
-    request
-        What is asked for; columns are not, as all clients have the same.
+    scale, group, max_rows
+        What is asked for, as in :class:`AgreementRequest`; columns are not, as all
+        clients have the same.
     names, columns
         What clients and columns are called, where they have names.
     """
@@ -178,14 +179,16 @@ class RollCall:
         transport: Transport,
         flights: Flights,
         run: str,
-        request: AgreementRequest,
+        scale: Scale,
+        group: int,
+        max_rows: int = MAX_ROWS,
         names: Sequence[str] = (),
         columns: Sequence[str] = (),
     ) -> None:
         self._transport = transport
         self._flights = flights
         self._run = run
-        self._request = request
+        self._asked = {"scale": scale, "group": group, "max_rows": max_rows}
         self._names = names
         self._columns = columns
         self._ranges: dict[ClientId, Ranges] = {}
@@ -195,14 +198,14 @@ class RollCall:
         members = list(self._transport.members())
         if not members:
             raise InputError("no client is there at the start")
-        request = self._request
+        request = AgreementRequest(**self._asked)
         under_way = self._flights.under_way
         ask = encode(AskRanges(self._run, request.extremes, request.group))
         for client in members:
             ticket = self._transport.send(client, AGREEMENT, ask)
             under_way[ticket] = Flight(client, AGREEMENT, 0)
         for answer in self._transport.poll():
-            self._hear(answer, say)
+            self._hear(answer, request, say)
         under_way.clear()  # who has not answered is left out
         if not self._ranges:
             raise InputError("no client answered the agreement on scales")
@@ -218,7 +221,9 @@ class RollCall:
             say("note", text=text)
         return Agreement((), settled.box, sum(rows))
 
-    def _hear(self, answer: Reply | Failure, say: Say) -> None:
+    def _hear(
+        self, answer: Reply | Failure, request: AgreementRequest, say: Say
+    ) -> None:
         """Keep a client's ranges, or write down why there are none."""
         client = answer.client
         try:
@@ -229,8 +234,8 @@ class RollCall:
             if flight is DUPLICATE:
                 say("duplicate", client=client)
                 return
-            ranges = check_ranges(decode(answer.data), self._request.extremes)
-            check_rows(ranges.n_rows, self._request.max_rows)
+            ranges = check_ranges(decode(answer.data), request.extremes)
+            check_rows(ranges.n_rows, request.max_rows)
         except RejectedMessage as error:
             reason = plain(str(error))
             say("rejected", client=client, contact=AGREEMENT, reason=reason)

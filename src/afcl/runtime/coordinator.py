@@ -26,7 +26,6 @@ from afcl.privacy.levels import parse_level
 from afcl.runtime.agreement import (
     MAX_ROWS,
     Agreement,
-    AgreementRequest,
     AgreementStep,
     RollCall,
     check_rows,
@@ -226,12 +225,8 @@ class Coordinator:
     def _roll_call(self) -> RollCall:
         spec = self.spec
         group = requirements(spec.method, spec.parameters, spec.scale).group
-        request = AgreementRequest(
-            scale=spec.scale, group=group, max_rows=spec.max_rows
-        )
-        return RollCall(
-            self.transport, self._flights, spec.run, request, spec.names, spec.columns
-        )
+        asked = (spec.scale, group, spec.max_rows, spec.names, spec.columns)
+        return RollCall(self.transport, self._flights, spec.run, *asked)
 
     def _settled(self, agreed: Agreement) -> Terms:
         spec = self.spec
@@ -451,8 +446,7 @@ class Coordinator:
         )
         if not known.low.size:
             return self._state
-        box = self._terms.box
-        low, high = box.scale(known.low), box.scale(known.high)
+        low, high = self._terms.box.reach(known.low, known.high)
         return self.spec.method.announced(self._state, client, low, high)
 
     def _check_outside(self, hello: Hello) -> None:

@@ -16,6 +16,7 @@ from afcl.runtime.live.announcement import announce
 from afcl.runtime.live.settlement import admit, settle
 from afcl.runtime.site import Site
 from lies import (
+    HONEST_TOO,
     LEVELS,
     MESSAGES,
     ROWS,
@@ -23,6 +24,7 @@ from lies import (
     TOLERANCE,
     UNLIKE,
     federation,
+    honestly,
     lied_to,
     run,
     sites_of,
@@ -31,14 +33,19 @@ from lies import (
 )
 
 SECURE, SUMMARY, GROUPED = LEVELS
-#: Lies that leave the liar as good as away. A blob ten spans away is not among them at
-#: the last two levels: an honest site may lie there, see below.
-ALWAYS = sorted(set(ROWS) - {"far blob x 10", "far blob x 10, one column"})
+#: Lies that leave the liar as good as away. Rows ten spans away are not among them: an
+#: honest site may lie there, see below.
+ALWAYS = sorted(set(ROWS) - HONEST_TOO)
 
 
 def split_for(lie):
     """Return one site of five, or two of ten: in turn, to be quick."""
     return ("random 5", "Dirichlet 10")[(*ROWS, *MESSAGES).index(lie) % 2]
+
+
+def reference(fed, level, seed):
+    """Return what leaving the liars out gives, or having them there and honest."""
+    return min(without(fed, level, seed), honestly(fed, level, seed))
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -47,7 +54,7 @@ def split_for(lie):
 def test_rows_far_away_spoil_nothing(lie, level, seed):
     fed = federation("separated", split_for(lie), seed)
     told = lied_to(fed, lie, level, seed)
-    assert without(fed, level, seed)[0] - told.ari <= TOLERANCE
+    assert reference(fed, level, seed) - told.ari <= TOLERANCE
     assert told.lines
 
 
@@ -55,7 +62,7 @@ def test_rows_far_away_spoil_nothing(lie, level, seed):
 def test_a_near_blob_spoils_nothing_at_the_default_level(lie, seed):
     fed = federation("separated", "random 5", seed)
     told = lied_to(fed, lie, SECURE, seed)
-    assert without(fed, SECURE, seed)[0] - told.ari <= TOLERANCE
+    assert reference(fed, SECURE, seed) - told.ari <= TOLERANCE
     assert any("alone stretches column" in line for line in told.lines)
 
 
@@ -74,7 +81,7 @@ def test_a_near_blob_is_named_but_may_be_an_honest_site(level, seed):
 def test_announcements_that_are_not_true_spoil_nothing(lie, level, seed):
     fed = federation("separated", split_for(lie), seed)
     told = lied_to(fed, lie, level, seed)
-    assert without(fed, level, seed)[0] - told.ari <= TOLERANCE
+    assert reference(fed, level, seed) - told.ari <= TOLERANCE
     assert told.lines
 
 
@@ -82,7 +89,7 @@ def test_announcements_that_are_not_true_spoil_nothing(lie, level, seed):
 def test_sums_that_are_not_true_spoil_nothing(lie, seed):
     fed = federation("separated", split_for(lie), seed)
     told = lied_to(fed, lie, SECURE, seed)
-    assert without(fed, SECURE, seed)[0] - told.ari <= TOLERANCE
+    assert reference(fed, SECURE, seed) - told.ari <= TOLERANCE
 
 
 @pytest.mark.parametrize("lie", ["moments + 2^22", "all sums + 2^20", "counts + 100"])
