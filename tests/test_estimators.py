@@ -97,15 +97,15 @@ class TestAnswer:
         assert model.upload_bytes_ == sum(e["bytes"] for e in said)
         assert model.n_rounds_ == 2
 
-    def test_a_hello_and_five_sums(self, sd1):
+    def test_a_hello_and_seven_sums(self, sd1):
         X, _, owner = sd1
         model = AFCL(random_state=0).fit(X, clients=owner)
         said = model.trace_.of("hello", "update")
-        assert np.bincount([e["client"] for e in said]).tolist() == [6] * 5
+        assert np.bincount([e["client"] for e in said]).tolist() == [8] * 5
         phases = [e["phase"] for e in said if e["client"] == 0 and "phase" in e]
-        assert phases == ["count", "sum", "count", "sum", "score"]
+        assert phases == [*["count", "presence", "sum"] * 2, "score"]
         assert model.upload_bytes_ == sum(e["bytes"] for e in said)
-        assert model.n_rounds_ == 5
+        assert model.n_rounds_ == 7
 
     @pytest.mark.parametrize(
         "criterion", ["silhouette", "simplified", "ch", "db", "bic", "free_bic"]

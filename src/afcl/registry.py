@@ -169,7 +169,7 @@ LEVELS = {
             ("default",),
             2,
             "afcl.privacy.protection:Summary",
-            "no row left its site",
+            "no row left its site, cells of several rows did",
             "A site sends groups of at least {min_cell} rows, each as count, mean and "
             "scatter, and how many rows lie between clusters; no row leaves its site. "
             "Summaries are not nothing: who subtracts several messages of a site from "
@@ -195,10 +195,12 @@ LEVELS = {
             3,  # that of the level it goes with
             "afcl.privacy.secure:Secure",
             "after the first message only sums over cohorts of sites can be read",
-            "A site's first message is rounded to 1/64 of every column's range. Its "
-            "further numbers are masked or encrypted: only sums over a cohort of sites "
-            "can be read, of groups of at least {min_cell} of its rows, as long as the "
-            "coordinator plays by the rules.",
+            "The coordinator can read a site's first message: its cells, rounded to "
+            "1/64 of every column's range. A site's further numbers are masked or "
+            "encrypted: only sums over a cohort of sites can be read, of groups of at "
+            "least {min_cell} rows that three of them hold, or that one of them could "
+            "show alone. This does not hold against a coordinator that has two sites "
+            "of its own in the cohort, or that calls members gone who are there.",
         ),
         PrivacyLevel(
             "dp",

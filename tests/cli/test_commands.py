@@ -91,7 +91,7 @@ class TestRun:
         }
         assert result["path"][0]["k"] == 2
         assert [s["name"] for s in result["sites"]] == [f"site{g}" for g in range(5)]
-        assert all(s["messages"] == 6 and s["bytes"] > 0 for s in result["sites"])
+        assert all(s["messages"] == 8 and s["bytes"] > 0 for s in result["sites"])
         assert result["note"] == ""
         assert result["versions"]["afcl"] == __version__
 
@@ -294,7 +294,7 @@ class TestTrust:
             "also 5 (5%), 3 (2%).",
             "Also worth a look: k = 2, 9 (granularity coarse / fine).",
         ]
-        assert lines[4].startswith("5 rounds, at most 6 messages a site")
+        assert lines[4].startswith("7 rounds, at most 8 messages a site")
         assert err == ""
         assert result["structure"] == {"verdict": "clusters", "gain": 0.5}
         assert result["levels"] == [2, 4, 9]

@@ -369,7 +369,7 @@ def test_of_equally_likely_levels_the_largest_silhouette_wins():
     """A hundred rows: within half a nat of the best they are equally likely."""
     best, finer = with_valleys(10, 10, 5.0, silhouette=0.5), with_valleys(11, 11, 5.45)
     assert choose([best, finer], "auto", 0.01, 20) == 0
-    finer = with_valleys(11, 11, 5.55, silhouette=0.45)
+    finer = with_valleys(11, 11, 5.6, silhouette=0.45)
     assert choose([best, finer], "auto", 0.01, 20) == 1
     # One without valleys does not count, however good it looks.
     bare = with_valleys(10, 0, 5.0, silhouette=0.6)

@@ -44,12 +44,12 @@ def reason(outcome):
     return outcome.finished.trace.of("end")[0]["reason"]
 
 
-def test_everybody_answers_five_questions(seed):
+def test_everybody_answers_seven_questions(seed):
     outcome = run(mixed(5, seed), None, seed)
     assert outcome.clustering.k == 3
     assert outcome.clustering.note == ""
     assert summed(outcome) == set(range(5))
-    assert {tally.messages for tally in outcome.finished.tallies.values()} == {6}
+    assert {tally.messages for tally in outcome.finished.tallies.values()} == {8}
 
 
 def test_replies_come_up_to_five_rounds_late(seed):
@@ -89,11 +89,13 @@ def test_three_answer_where_others_are_silent(seed, silent):
 #: Round in which one of ten is found gone, whose rows are summed then, and how many
 #: questions are asked of who stays.
 STAGES = [
-    (1, False, 6),  # before the first count: the others are asked again
-    (2, False, 6),  # before sums: the others are counted again
-    (3, True, 3),  # before the finer count: the coarse sums are what there is
-    (4, True, 4),  # before the finer sums: so too
-    (5, True, 6),  # before the scores: the others are asked without it
+    (1, False, 8),  # before the first count: the others are asked again
+    (2, False, 9),  # before presence: the others are counted again
+    (3, False, 9),  # before sums: so too
+    (4, True, 4),  # before the finer count: the coarse sums are what there is
+    (5, True, 5),  # before the finer presence: so too
+    (6, True, 6),  # before the finer sums: so too
+    (7, True, 8),  # before the scores: the others are asked without it
 ]
 
 

@@ -28,7 +28,6 @@ from afcl.cli.settings import (
 from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
-from afcl.runtime.agreement import MAX_ROWS
 from afcl.runtime.live.engines import DEFAULT, get_launcher
 from afcl.runtime.live.enrolment import ENROLLED, enrolled_files
 
@@ -86,7 +85,7 @@ Linger = Annotated[
 
 
 MaxRows = Annotated[
-    int,
+    int | None,
     typer.Option(
         min=1, help="Refuse sites that say they have more rows: rows are weight."
     ),
@@ -108,7 +107,7 @@ def serve(
     ] = [],
     patience: Patience = 600.0,
     linger: Linger = 0.0,
-    max_rows: MaxRows = MAX_ROWS,
+    max_rows: MaxRows = None,
     min_cell: Annotated[
         int | None, typer.Option(help="Smallest group of rows (5).")
     ] = None,
@@ -180,7 +179,7 @@ def _new_plan(
     ranges: list[str],
     patience: float,
     linger: float,
-    max_rows: int,
+    max_rows: int | None,
 ) -> RunPlan:
     import secrets
 
@@ -214,7 +213,7 @@ def _new_plan(
         patience,
         linger,
         parameters=parameters,
-        max_rows=max_rows,
+        **({} if max_rows is None else {"max_rows": max_rows}),
     )
     plan.request()
     plan.write(folder)

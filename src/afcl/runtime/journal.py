@@ -26,8 +26,8 @@ LEFT = -2
 #: Stands where a client would, in the entry that holds the agreed terms.
 COORDINATOR = -1
 
-#: Stands before the run's identity since messages have format 3.
-LAYOUT = "messages-3"
+#: Stands before the run's identity since messages have format 4.
+LAYOUT = "messages-4"
 
 _FRAME = struct.Struct("<II")
 _KEY = struct.Struct("<qqqqI")
