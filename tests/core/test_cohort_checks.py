@@ -93,10 +93,16 @@ def test_true_sums_pass(seed, d):
 
 
 def test_rows_in_no_sum_may_lie_where_first_messages_tell_of_rows():
-    """Two of ten rows are missing, and rows lie from 0 to 1: sums are off by 2."""
+    """Five rows are 0, five are 1. Two are missing: both 0, both 1, or neither can."""
     hellos = Cells(np.array([5, 5]), np.array([[0.0], [1.0]]), np.zeros(2))
-    for mean, missing, holds in ((0.65, 2, True), (0.65, 0, False), (0.9, 2, False)):
-        scatters = np.array([[10 * (0.5 - mean**2)]])
+    for mean, missing, holds in (
+        (5 / 8, 2, True),
+        (3 / 8, 2, True),
+        (3 / 8, 0, False),
+        (2 / 8, 2, False),
+        (6 / 8, 2, False),
+    ):
+        scatters = np.array([[10 * (mean - mean**2)]])
         moments = Moments(np.array([10]), np.array([[mean]]), scatters, missing)
         assert agree_with_hellos(moments, hellos) is holds
 

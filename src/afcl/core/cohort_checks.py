@@ -32,22 +32,24 @@ def agree_with_hellos(moments: Moments, hellos: Cells) -> bool:
     """
     counts = hellos.counts.astype(np.float64)
     rows, d = counts.sum(), hellos.means.shape[1]
-    first, second = _totals(moments.cells)
+    first, second = _totals(_told(moments))
     known, known_second = _totals(hellos)
     rounding = UNIT * (rows + len(moments.counts)) * (4 + 4 * d)
     missing = float(np.sum(moments.missing))
-    width, square = _extent(hellos)
-    off = rows * HELLO_GRID / 2 + rounding + missing * width
-    if not bool(np.all(np.abs(first - known) <= off)):
+    low, high, square = _extent(hellos)
+    off = rows * HELLO_GRID / 2 + rounding
+    lacking = known - first
+    if np.any(lacking < missing * low - off) or np.any(lacking > missing * high + off):
         return False
     reach = HELLO_GRID * np.abs(hellos.means).sum(axis=1)
     reach += HELLO_GRID**2 * (d / 4 + 1 / 2)
-    off_second = (counts * reach).sum() + rounding + missing * square
-    return bool(abs(second - known_second) <= off_second)
+    off_second = (counts * reach).sum() + rounding
+    # What is missing can only be missing: squares add up to no more than all rows'.
+    return bool(-off_second - missing * square <= second - known_second <= off_second)
 
 
-def _extent(hellos: Cells) -> tuple[Floats, float]:
-    """Return how far apart rows are at most, by column, and their largest square.
+def _extent(hellos: Cells) -> tuple[Floats, Floats, float]:
+    """Return between what rows lie, by column, and their largest square.
 
     No row of a cell is further from its mean than the root of the scatter.
     """
@@ -56,7 +58,7 @@ def _extent(hellos: Cells) -> tuple[Floats, float]:
     low = (hellos.means - away).min(axis=0)
     high = (hellos.means + away).max(axis=0)
     square = np.maximum(np.abs(low), np.abs(high)) ** 2
-    return high - low, float(square.sum())
+    return low, high, float(square.sum())
 
 
 def lie_around_seeds(
@@ -87,23 +89,35 @@ def add_up(
     hellos: Cells,
 ) -> bool:
     """Whether the groups inside each group of a coarser partition add up to it."""
-    cells = found.cells
+    cells = _told(found)
     parents = np.zeros(partition.n_groups, dtype=np.int64)
     parents[partition.groups] = partition.parents
     d = cells.means.shape[1]
     first, second = _by_parent(cells, parents, len(whole.counts))
     known, known_second = _by_parent(
-        whole.cells, np.arange(len(whole.counts)), len(whole.counts)
+        _told(whole), np.arange(len(whole.counts)), len(whole.counts)
     )
     children = np.bincount(parents, minlength=len(whole.counts))
     rounding = UNIT * (members * (children + 1) + whole.counts) * (4 + 4 * d)
     inside = np.zeros_like(found.counts) + found.missing
-    missing = whole.missing + np.bincount(parents, inside, minlength=len(whole.counts))
-    width, square = _extent(hellos)
+    lacking = np.bincount(parents, inside, minlength=len(whole.counts))
+    before = np.zeros_like(whole.counts) + whole.missing
+    low, high, square = _extent(hellos)
+    off, more = rounding[:, None], (lacking[:, None], before[:, None])
+    least, most = more[0] * low - more[1] * high, more[0] * high - more[1] * low
+    beyond = second - known_second
     return bool(
-        np.all(np.abs(first - known) <= rounding[:, None] + missing[:, None] * width)
-        and np.all(np.abs(second - known_second) <= rounding + missing * square)
+        np.all((known - first >= least - off) & (known - first <= most + off))
+        and np.all(beyond <= rounding + before * square)
+        and np.all(-beyond <= rounding + lacking * square)
     )
+
+
+def _told(moments: Moments) -> Cells:
+    """Return groups without the rows that are in no sum."""
+    counts = moments.counts - moments.missing
+    share = counts / np.maximum(1, moments.counts)
+    return Cells(counts, moments.means, moments.scatters.sum(axis=1) * share)
 
 
 def _totals(cells: Cells) -> tuple[Floats, float]:
