@@ -181,7 +181,7 @@ def test_the_server_is_killed_three_times(tmp_path: Path, party: Start):
         each.ends(0)
     server.ends(0)
     assert read_result(run)["n_clusters"] == 4
-    assert len(absorbed(run)) == len(set(absorbed(run))) == 3 * (1 + 5)
+    assert len(absorbed(run)) == len(set(absorbed(run))) == 3 * (1 + 7)
     assert_replays(run, tables)
 
 

@@ -64,6 +64,7 @@ def lay_out(sites: Path, members: Sequence[Membership]) -> None:
     """Make a folder for every site, named by its number, as ``afcl join`` would."""
     for number, member in enumerate(members):
         folder = sites / str(number)
+        folder.mkdir(mode=0o700, parents=True)
         keep_membership(folder, member)
 
 
