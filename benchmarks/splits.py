@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whoever holds which row: the same rows, dealt out in five ways, and at one site.
 
-``python benchmarks/splits.py [--data DIR] [--mixtures N] [--only PART] [--out FILE]``
+``python benchmarks/splits.py [--data DIR] [--mixtures N] [--jobs J]``
 
 Every line is a kind of data, every column a split: rows at one site; five sites by
 k-means (they share hardly a cluster); five at random; ten by a Dirichlet(.3) over the

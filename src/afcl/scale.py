@@ -71,11 +71,15 @@ class Box:
     no further from the middle for many (the corners of many walls are far from
     everything, and far apart). Beyond :data:`FAR_OUT` widths a value is mapped to the
     middle.
+
+    `typical` are values that stand where a client has none at all in a column, in the
+    units of the data; None where nobody needs them.
     """
 
     low: Floats
     span: Floats
     walls: bool | None = None
+    typical: Floats | None = None
 
     def scale(self, X: Floats) -> Floats:
         """Map rows into the agreed units, as contiguous float64."""
@@ -145,11 +149,24 @@ def ranges_of(X: Floats, extremes: bool = True, shown: Floats | None = None) -> 
     if not extremes:
         return Ranges(n, d, np.empty(0), np.empty(0))
     shown = X if shown is None else shown
+    if shown.size and np.isnan(shown.min()):
+        return Ranges(n, d, *_known_extremes(shown))
     if d > NARROW:
         return Ranges(n, d, shown.min(axis=0), shown.max(axis=0))
     low = np.array([column.min() for column in shown.T], dtype=shown.dtype)
     high = np.array([column.max() for column in shown.T], dtype=shown.dtype)
     return Ranges(n, d, low, high)
+
+
+def _known_extremes(X: Floats) -> tuple[Floats, Floats]:
+    """Return the extremes of columns with gaps; NaN of those that have no value."""
+    gaps = np.isnan(X)
+    low, high = np.where(gaps, np.inf, X), np.where(gaps, -np.inf, X)
+    none = gaps.all(axis=0)
+    return (
+        np.where(none, np.nan, low.min(axis=0)),
+        np.where(none, np.nan, high.max(axis=0)),
+    )
 
 
 def _is_flat(low: Floats, span: Floats) -> Bools:
@@ -189,7 +206,7 @@ def supported_box(lows: Floats, highs: Floats) -> tuple[Box, list[Stretch]]:
     Parameters
     ----------
     lows, highs : ndarray of shape (n_clients, n_features)
-        Everybody's extremes.
+        Everybody's extremes; NaN where a client has no value in a column.
 
     Returns
     -------
@@ -209,6 +226,11 @@ def supported_box(lows: Floats, highs: Floats) -> tuple[Box, list[Stretch]]:
     [Stretch(column=0, clients=(3,), times=699.0)]
     """
     lows, highs = lows.astype(np.float64), highs.astype(np.float64)
+    nothing = np.isnan(lows) | np.isnan(highs)
+    if nothing.all(axis=0).any():
+        column = int(np.argmax(nothing.all(axis=0)))
+        raise InputError(f"column {column + 1} has no value anywhere: leave it out")
+    lows[nothing], highs[nothing] = np.inf, -np.inf
     found = [
         stretch
         for column in _suspicious(lows, highs)

@@ -213,8 +213,9 @@ def _new_plan(
         patience,
         linger,
         parameters=parameters,
-        **({} if max_rows is None else {"max_rows": max_rows}),
     )
+    if max_rows is not None:
+        plan = replace(plan, max_rows=max_rows)
     plan.request()
     plan.write(folder)
     if reason:

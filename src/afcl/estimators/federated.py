@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from afcl._typing import Bools, Floats, Ints
+from afcl.core.gaps import AVAILABLE, IMPUTE, KEEPING, completed, has_gaps
 from afcl.core.protocol import AnyMethod, Clustering, PathLevel
 from afcl.estimators import storage, trust
 from afcl.estimators.clients import Table, aligned, is_source
@@ -33,7 +34,7 @@ from afcl.trace import Event, Trace
 
 logger = logging.getLogger("afcl")
 
-MISSING = ("error", "drop")
+MISSING = ("error", "drop", IMPUTE, AVAILABLE)
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         """Cluster tables of which some are kept elsewhere, as are their labels."""
         if self.missing != "error":
             raise InputError(
-                "missing='drop' needs tables in memory: leave such rows out before"
+                f"missing={self.missing!r} needs tables in memory: leave rows with "
+                "gaps out before"
             )
         outcome = self._run(tables, names)
         self._fit_rows = None
@@ -248,9 +250,10 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     def _finite(self) -> bool | str:
         if self.missing not in MISSING:
             raise InputError(
-                f"missing={self.missing!r} is unknown: give 'error' or 'drop'"
+                f"missing={self.missing!r} is unknown: give 'error', 'drop', 'impute' "
+                "or 'available'"
             )
-        return "allow-nan" if self.missing == "drop" else True
+        return True if self.missing == "error" else "allow-nan"
 
     def _run(self, tables: Sequence[Table], names: list[str]) -> Outcome:
         for name, table in zip(names, tables, strict=True):
@@ -267,6 +270,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             self.scale,
             self.max_rounds,
             names=tuple(names),
+            missing=self.missing if self.missing in KEEPING else "",
         )
         if spec.noisy and not self._noise_is_seeded():
             spec = replace(spec, secret=secrets.token_bytes(32))
@@ -317,13 +321,14 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            Cluster of every row (-1 for a row with missing values, where
-            ``missing="drop"`` allows them).
+            Cluster of every row: with ``missing="drop"`` -1 for a row with missing
+            values, with "impute" and "available" by the values it has (-1: it has
+            none).
         """
         rows, kept = self._new_rows(X)
         labels = np.full(rows.shape[0], -1, dtype=np.int64)
         method, _ = self._method()
-        scaled = self._box.scale(rows[kept])
+        scaled = _completed(self._box.scale(rows[kept]), self._raw.centers)
         labels[kept] = self._rank[method.label(self._raw, scaled, None, None)]
         return labels
 
@@ -360,7 +365,9 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         given = np.concatenate(self._fit_rows or ()) if X is None else X
         rows, kept = self._new_rows(given)
         labels = np.full(rows.shape[0], -1, dtype=np.int64)
-        labels[kept] = assign(self._box.scale(rows[kept]), levels[k].centers)[0]
+        centers = levels[k].centers
+        scaled = _completed(self._box.scale(rows[kept]), centers)
+        labels[kept] = assign(scaled, centers)[0]
         return labels
 
     # ------------------------------------------------------------------ keeping
@@ -402,9 +409,9 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         return storage.load(cls, Path(path))
 
     def __sklearn_tags__(self) -> Any:
-        """Say that missing values are allowed where they are dropped."""
+        """Say that missing values are allowed where something is done about them."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing == "drop"
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
 
@@ -440,7 +447,18 @@ def _rows_at(rows: Floats, index: Ints) -> Floats:
 def _kept(rows: Floats, missing: str) -> Bools:
     if missing == "drop":
         return np.asarray(~np.isnan(rows).any(axis=1), dtype=np.bool_)
+    if missing in KEEPING:
+        return np.asarray(~np.isnan(rows).all(axis=1), dtype=np.bool_)
     return np.ones(rows.shape[0], dtype=np.bool_)
+
+
+def _completed(scaled: Floats, centers: Floats | None) -> Floats:
+    """Return rows without gaps, by the centre nearest in what each has."""
+    if not has_gaps(scaled):
+        return scaled
+    if centers is None:
+        raise InputError("rows with gaps cannot be labelled: there are no centres")
+    return completed(scaled, centers)
 
 
 def _seed(random_state: Any) -> int:

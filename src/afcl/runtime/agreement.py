@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from afcl._typing import ClientId, Ints
+from afcl._typing import ClientId, Floats, Ints
 from afcl.core.messages import Hello
 from afcl.core.terms import AskRanges
 from afcl.exceptions import InputError, RejectedMessage
@@ -170,6 +170,8 @@ class RollCall:
         clients have the same.
     names, columns
         What clients and columns are called, where they have names.
+    typical
+        What stands for a column that a client has no value of, if one has none.
     """
 
     live = False
@@ -184,6 +186,7 @@ class RollCall:
         max_rows: int = MAX_ROWS,
         names: Sequence[str] = (),
         columns: Sequence[str] = (),
+        typical: Floats | None = None,
     ) -> None:
         self._transport = transport
         self._flights = flights
@@ -191,6 +194,7 @@ class RollCall:
         self._asked = {"scale": scale, "group": group, "max_rows": max_rows}
         self._names = names
         self._columns = columns
+        self._typical = typical
         self._ranges: dict[ClientId, Ranges] = {}
 
     def agree(self, say: Say) -> Agreement:
@@ -219,7 +223,8 @@ class RollCall:
 
         for text in notes_on(settled.stretches, rows, name, self._columns):
             say("note", text=text)
-        return Agreement((), settled.box, sum(rows))
+        box = replace(settled.box, typical=self._typical)
+        return Agreement((), box, sum(rows))
 
     def _hear(
         self, answer: Reply | Failure, request: AgreementRequest, say: Say
@@ -263,8 +268,10 @@ def check_ranges(payload: Any, extremes: bool) -> Ranges:
     width = (payload.n_features if extremes else 0,)
     if payload.n_rows < 0 or payload.low.shape != width or payload.high.shape != width:
         raise RejectedMessage("ranges do not fit their number of columns")
-    if not (np.isfinite(payload.low).all() and np.isfinite(payload.high).all()):
+    if np.isinf(payload.low).any() or np.isinf(payload.high).any():
         raise RejectedMessage("ranges are not finite")
+    if not np.array_equal(np.isnan(payload.low), np.isnan(payload.high)):
+        raise RejectedMessage("a column has one extreme only")
     return payload
 
 

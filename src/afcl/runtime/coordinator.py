@@ -16,7 +16,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from afcl._typing import ClientId
+import numpy as np
+
+from afcl._typing import ClientId, Floats
 from afcl.core.checks import check_outsider
 from afcl.core.messages import Broadcast, Hello, Left, array_bytes, refuse_unless
 from afcl.core.protocol import AnyMethod, Clustering
@@ -36,6 +38,7 @@ from afcl.runtime.journal import AGREEMENT, COORDINATOR, LEFT, Entry, Journal
 from afcl.runtime.refusals import TOO_MANY, Refusals
 from afcl.runtime.requirements import requirements
 from afcl.runtime.transport import Failure, Reply, Transport
+from afcl.scale import Box
 from afcl.texts import plain
 from afcl.trace import SCHEMA, Trace
 
@@ -53,6 +56,10 @@ class Spec:
     names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     max_rows: int = MAX_ROWS
+    #: What is done about gaps, see :mod:`afcl.core.gaps`; "": there are none.
+    missing: str = ""
+    #: What stands for a column that a client has no value of, if one has none.
+    typical: Floats | None = None
     #: What the noise of simulated clients is drawn from; None: from the seed.
     secret: bytes | None = None
 
@@ -226,7 +233,8 @@ class Coordinator:
         spec = self.spec
         group = requirements(spec.method, spec.parameters, spec.scale).group
         asked = (spec.scale, group, spec.max_rows, spec.names, spec.columns)
-        return RollCall(self.transport, self._flights, spec.run, *asked)
+        given = (*asked, spec.typical)
+        return RollCall(self.transport, self._flights, spec.run, *given)
 
     def _settled(self, agreed: Agreement) -> Terms:
         spec = self.spec
@@ -441,12 +449,14 @@ class Coordinator:
         if known is None:
             return self._state
         refuse_unless(
-            known.n_rows == hello.n_rows or self._known is not None,
+            hello.n_rows <= known.n_rows or self._known is not None,
             f"a hello of {hello.n_rows} rows, {known.n_rows} were announced",
         )
         if not known.low.size:
             return self._state
-        low, high = self._terms.box.reach(known.low, known.high)
+        box = self._terms.box
+        low, high = (_or_typical(each, box) for each in (known.low, known.high))
+        low, high = box.reach(low, high)
         return self.spec.method.announced(self._state, client, low, high)
 
     def _check_outside(self, hello: Hello) -> None:
@@ -492,6 +502,13 @@ class Coordinator:
             return
         stamp = {} if self._clock is None else {"at": self._clock()}
         self.trace.add(event, tick=self._tick, **fields, **stamp)
+
+
+def _or_typical(extremes: Floats, box: Box) -> Floats:
+    """Return extremes, where there is no value those of what stands for it."""
+    if box.typical is None:
+        return extremes
+    return np.where(np.isnan(extremes), box.typical, extremes)
 
 
 def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:

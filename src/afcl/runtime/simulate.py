@@ -12,6 +12,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.cells import offsets_of
+from afcl.core.gaps import IMPUTE, has_gaps
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.rows import Rows, Source
 from afcl.core.terms import Terms
@@ -23,7 +24,7 @@ from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
 from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import Replay, Schedule
-from afcl.runtime.site import Site
+from afcl.runtime.site import NO_GAPS, Site
 from afcl.trace import Trace
 
 #: Clients from which on they are asked together, where they can be.
@@ -47,6 +48,8 @@ class Outcome:
     joined_labels
         Those of all tables in memory, one after the other: `labels` are its pieces, so
         that nobody needs a copy.
+    set_aside
+        How many rows of each client did not speak because of gaps, if there are any.
     """
 
     finished: Finished
@@ -54,6 +57,7 @@ class Outcome:
     rank: Ints
     labels: tuple[Any, ...]
     joined_labels: Ints
+    set_aside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,8 +117,9 @@ def simulate(
     # Here the rows are counted, not declared.
     most = max((table.shape[0] for table in tables), default=0)
     spec = replace(spec, max_rows=max(spec.max_rows, most))
+    spec = _with_gaps(spec, tables)
     sites = [
-        Site(table, secret=spec.secret_of(client))
+        Site(table, secret=spec.secret_of(client), missing=spec.missing or IMPUTE)
         for client, table in enumerate(tables)
     ]
     bound = schedule.bind(len(sites), spec.seed)
@@ -125,6 +130,28 @@ def simulate(
         spec, transport, journal=journal, trace=trace, clock=clock
     )
     return label_all(spec, coordinator.run(), sites)
+
+
+def _with_gaps(spec: Spec, tables: Sequence[Floats | Source]) -> Spec:
+    """Return what knows what stands for columns that a table has no value of.
+
+    It is the middle of what the others announce as their medians, in a live run.
+    """
+    held = [table for table in tables if isinstance(table, np.ndarray)]
+    if not any(has_gaps(table) for table in held):
+        return spec
+    if spec.noisy:
+        raise InputError(NO_GAPS)
+    lacking = [np.isnan(table).all(axis=0) for table in held]
+    if not np.any(lacking):
+        return spec
+    medians = np.full((len(held), held[0].shape[1]), np.nan)
+    for place, table in enumerate(held):
+        known = ~lacking[place]
+        medians[place, known] = np.nanmedian(table[:, known], axis=0)
+    nowhere = np.isnan(medians).all(axis=0)  # the box will say so
+    medians[:, nowhere] = 0.0
+    return replace(spec, typical=np.nanmedian(medians, axis=0))
 
 
 def _joined(tables: Sequence[Floats | Source]) -> tuple[Floats, Ints] | None:
@@ -199,7 +226,8 @@ def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
         _labels(spec.method, clustering, site, terms, client, buffer)
         for client, site in enumerate(sites)
     ]
-    return _ranked_by_size(finished, raw, buffer.labels)
+    outcome = _ranked_by_size(finished, raw, buffer.labels)
+    return replace(outcome, set_aside=tuple(site.set_aside for site in sites))
 
 
 def _ranked_by_size(finished: Finished, raw: Sequence[Labels], joined: Ints) -> Outcome:
@@ -234,11 +262,11 @@ def _labels(
     buffer: LabelBuffer,
 ) -> Labels:
     """Return a client's labels in the server's numbers."""
+    rows = site.to_label(terms, clustering.centers)
     if not method.in_parts:
-        table = site.scaled(terms)
+        table = rows.table()
         return buffer.filled([method.label(clustering, table, site.memory, client)])
     work = partial(method.label, clustering, memory=site.memory, client=client)
-    rows = site.agreed(terms)
     if isinstance(site.rows, np.ndarray):
         return buffer.filled(rows.map(work))
     sizes = np.zeros(clustering.k, dtype=np.int64)

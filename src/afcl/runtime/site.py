@@ -13,6 +13,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.checks import LARGEST
+from afcl.core.gaps import IMPUTE, completed, fill, has_gaps
 from afcl.core.messages import Broadcast, Hello, Update
 from afcl.core.protocol import (
     AnyMethod,
@@ -28,9 +29,10 @@ from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import AfclError, InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.grouping import group_rows
+from afcl.privacy.levels import parse_level
 from afcl.runtime.agreement import select
 from afcl.runtime.codec import decode, encode
-from afcl.scale import Ranges, ranges_of
+from afcl.scale import MIDDLE, Box, Ranges, given_box, ranges_of
 
 #: What a request from somebody hostile may run into.
 ODD = (
@@ -42,6 +44,11 @@ ODD = (
     ValueError,
 )
 NO_BOX = "the agreed box does not fit these rows"
+#: Of noise that would not cover what other rows say of a row with gaps.
+NO_GAPS = (
+    "at dp a gap cannot be filled from other rows, which would cost their privacy: "
+    "leave such rows out (missing='drop')"
+)
 #: Of what cannot be done part by part.
 IN_MEMORY = "need all rows in memory: leave out --stream, or use level summary"
 
@@ -60,6 +67,8 @@ class Site:
         run's seed, so that a simulation can be repeated.
     keep
         Keeps what is said of the rows beyond this run; raises to refuse.
+    missing
+        How gaps (NaN) in a table are dealt with, see :mod:`afcl.core.gaps`.
 
     Attributes
     ----------
@@ -73,16 +82,21 @@ class Site:
         columns: Sequence[str] = (),
         secret: bytes | None = None,
         keep: Keep = keep_nothing,
+        missing: str = IMPUTE,
     ) -> None:
         self.rows: Any = rows
         self.columns = tuple(columns)
         self.memory: Any = None
         self._secret = secret
         self._keep = keep
+        self._missing = missing
+        self._gaps = isinstance(rows, np.ndarray) and has_gaps(rows)
         self._extremes: Ranges | None = None
         self._agreed: tuple[Any, Rows] | None = None
         self._scaled: Floats | None = None
         self._view: Any = None
+        #: Rows whose gaps cannot be filled well: they do not speak.
+        self.set_aside = 0
 
     def answer(self, request: bytes) -> bytes:
         """Answer one request; one that makes no sense is refused in one line."""
@@ -145,12 +159,38 @@ class Site:
         extremes = np.stack([own.low, own.high])
         with np.errstate(all="ignore"):
             reach = TableRows(extremes, box, places).table()
-        if not bool(np.all(np.abs(reach) <= LARGEST)):
+        if bool(np.any(np.abs(reach) > LARGEST)):
             raise RejectedMessage(NO_BOX)
-        if isinstance(rows, np.ndarray):
-            return TableRows(rows, box, places)
-        elsewhere: Rows = rows.within(box, places)
-        return elsewhere
+        if not isinstance(rows, np.ndarray):
+            elsewhere: Rows = rows.within(box, places)
+            return elsewhere
+        table = TableRows(rows, box, places)
+        return TableRows(self._speaking(table.table(), terms)) if self._gaps else table
+
+    def to_label(self, terms: Terms, centers: Floats | None) -> Rows:
+        """Return all rows in agreed units, those that did not speak among them.
+
+        Gaps are those of the centre that is nearest in what a row has; without centres
+        they are filled as well as they can be.
+        """
+        rows = self.agreed(terms)
+        if not self._gaps:
+            return rows
+        places = select(terms.columns, self.columns) if terms.columns else None
+        table = TableRows(self.rows, terms.box, places).table()
+        if centers is not None:
+            return TableRows(completed(table, centers))
+        return TableRows(fill(table, _typical(terms.box), self._missing).rows)
+
+    def _speaking(self, table: Floats, terms: Terms) -> Floats:
+        """Return the rows that speak, without gaps."""
+        method, params = settled(terms)
+        level = method.disclosure(params).level
+        if level and parse_level(level).private:
+            raise RejectedMessage(NO_GAPS)
+        filled = fill(table, _typical(terms.box), self._missing)
+        self.set_aside = int((~filled.speak).sum())
+        return filled.rows[filled.speak]
 
     def _work(self, asked: AskHello | AskStep) -> bytes:
         """Return the client's message."""
@@ -183,6 +223,13 @@ class Site:
         return self._view[1]
 
 
+def _typical(box: Box) -> Floats:
+    """Return what stands for a value where there is none, in agreed units."""
+    if box.typical is None:
+        return np.full(box.low.shape, MIDDLE)
+    return box.scale(box.typical)
+
+
 def digest_of(terms: Terms) -> str:
     """Return what is the same for the same terms, and for no others."""
     return hashlib.sha256(encode(terms)).hexdigest()
@@ -200,6 +247,12 @@ def shown_rows(rows: Floats, group: int) -> Floats:
     """
     if group <= 1 or not rows.shape[0]:
         return rows
+    if has_gaps(rows):
+        own = ranges_of(rows)
+        box = given_box(np.nan_to_num(own.low), np.nan_to_num(own.high))
+        filled = fill(box.scale(rows), np.full(box.low.shape, MIDDLE)).rows
+        shown = shown_rows(box.unscale(filled), group)
+        return np.where(np.isnan(own.low), np.nan, shown)
     labels = group_rows(rows, group)
     size = np.bincount(labels)[:, None]
     means = _per_group(rows, labels) / size
