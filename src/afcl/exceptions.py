@@ -36,5 +36,9 @@ class SmallClientsWarning(UserWarning):
     """Clients are too small to show the clusters within them; the text says more."""
 
 
+class ColumnWarning(UserWarning):
+    """Something of a column was left out; the text says what and why."""
+
+
 class TrustWarning(UserWarning):
     """The number of clusters should not be believed as it is; the text says why."""

@@ -303,6 +303,26 @@ def _outermost(low: Floats, high: Floats, lowest: int, number: int) -> Ints:
     return np.concatenate([order[:lowest], top])
 
 
+def with_bounds(box: Box, bounds: tuple[Floats, Floats] | None) -> Box:
+    """Return the box with bounds of its own for some columns; NaN: those it has.
+
+    Examples
+    --------
+    >>> box = given_box(np.array([0.0, 5.0]), np.array([2.0, 9.0]))
+    >>> with_bounds(box, (np.array([np.nan, 0.0]), np.array([np.nan, 8.0]))).span
+    array([2., 8.])
+    """
+    if bounds is None:
+        return box
+    low, high = bounds
+    own = np.isnan(low)
+    return replace(
+        box,
+        low=np.where(own, box.low, low),
+        span=np.where(own, box.span, high - low),
+    )
+
+
 def given_box(low: Floats, high: Floats) -> Box:
     """Return the map of publicly given bounds per column."""
     low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)

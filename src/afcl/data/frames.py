@@ -13,6 +13,9 @@ import numpy as np
 from afcl._typing import AnyArray, Floats
 from afcl.data.errors import FLAGS, MISSING, excerpt, fail
 
+#: Milliseconds of a day.
+DAY = 86_400_000
+
 Labels: TypeAlias = tuple[Any, ...]
 
 
@@ -117,7 +120,7 @@ def _from_frame(frame: Any, order: Labels, number: int) -> Floats:
     """Take the columns of a frame by name."""
     values = np.empty((len(frame), len(order)))
     for j, label in enumerate(order):
-        values[:, j] = _column(frame[label].to_numpy(), number, label)
+        values[:, j] = column_of(frame[label].to_numpy(), number, label)
     return values
 
 
@@ -138,14 +141,20 @@ def _from_array(table: Any, number: int) -> Floats:
         return np.ascontiguousarray(raw, dtype=np.float64)
     values = np.empty(raw.shape)
     for j in range(raw.shape[1]):
-        values[:, j] = _column(raw[:, j], number, j)
+        values[:, j] = column_of(raw[:, j], number, j)
     return values
 
 
-def _column(raw: AnyArray, number: int, label: object) -> Floats:
-    """Return one column as numbers, NaN where there is no value."""
+def column_of(raw: AnyArray, number: int, label: object) -> Floats:
+    """Return one column as numbers, NaN where there is no value.
+
+    `number` is that of its table, for errors.
+    """
     if raw.dtype.kind in "biuf":
         return raw.astype(np.float64)
+    if raw.dtype.kind in "mM":  # dates and times, in days
+        days = raw.astype(f"{raw.dtype.kind}8[ms]").astype(np.float64) / DAY
+        return np.where(np.isnat(raw), np.nan, days)
     values = np.empty(raw.shape[0])
     for row, cell in enumerate(raw):
         try:
@@ -156,6 +165,15 @@ def _column(raw: AnyArray, number: int, label: object) -> Floats:
                 "not a number; correct it or leave the column out"
             ) from None
     return values
+
+
+def is_number(cell: object) -> bool:
+    """Whether a cell is a number, or has no value."""
+    try:
+        _number(cell)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _number(cell: object) -> float:

@@ -7,7 +7,7 @@ import copy
 import logging
 import secrets
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -21,14 +21,22 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from afcl._typing import Bools, Floats, Ints
 from afcl.core.gaps import AVAILABLE, IMPUTE, KEEPING, completed, has_gaps
 from afcl.core.protocol import AnyMethod, Clustering, PathLevel
+from afcl.data.mixed import Embedding, has_texts
 from afcl.estimators import storage, trust
 from afcl.estimators.clients import Table, aligned, is_source
-from afcl.exceptions import InputError
+from afcl.estimators.mixed import (
+    as_tables,
+    embed,
+    public_bounds,
+    warn_of_owners,
+    without_owners,
+)
+from afcl.exceptions import InputError, SmallClientsWarning
 from afcl.kernels import assign
 from afcl.methods.presets import at_default_level
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import as_schedule
-from afcl.runtime.simulate import Outcome, simulate
+from afcl.runtime.simulate import Outcome, simulate, too_small
 from afcl.scale import Box
 from afcl.trace import Event, Trace
 
@@ -129,6 +137,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     cluster_stability_: Floats
     levels_: Ints
     _fit_rows: list[Floats] | None
+    _embedding: Embedding | None = None
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
         """Return the method and its options; every subclass says which."""
@@ -147,26 +156,33 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any = None, *, clients: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, clients: ArrayLike | str | None = None
+    ) -> Self:
         """Cluster pooled rows as if each stayed with its owner.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The rows of all clients.
+        X : array-like or data frame of shape (n_samples, n_features)
+            The rows of all clients. Columns of texts in a frame are categories.
         y : None
             Ignored.
-        clients : array-like of shape (n_samples,), default=None
-            Who owns each row (any labels); None: one client owns them all.
+        clients : array-like of shape (n_samples,) or str, default=None
+            Who owns each row (any labels), or the column of X that says so; None: one
+            client owns them all.
 
         Returns
         -------
         self
             The fitted estimator.
         """
-        rows: Floats = validate_data(
-            self, X, dtype=np.float64, ensure_all_finite=self._finite()
-        )
+        warn_of_owners(y, clients)
+        X, clients = without_owners(X, clients)
+        self._embedding = None
+        if has_texts(X):
+            owner, names = _owners(clients, len(X))
+            self._embedding = embed([X], self._least(), owner)
+        rows: Floats = self._checked(X, reset=True)
         owner, names = _owners(clients, rows.shape[0])
         kept = _kept(rows, self.missing)
         order, ends = _by_owner(owner, len(names))
@@ -179,14 +195,15 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         self.client_labels_ = [self.labels_[own] for own in np.split(order, ends)]
         return self
 
-    def fit_clients(self, tables: Sequence[Any]) -> Self:
+    def fit_clients(self, tables: Sequence[Any] | Mapping[str, Any]) -> Self:
         """Cluster one table per client.
 
         Parameters
         ----------
-        tables : sequence of array-like of shape (n_rows, n_features)
-            Arrays, pandas or Polars frames; frames are matched by column name. Also
-            tables that are kept elsewhere, such as
+        tables : sequence or mapping of array-like of shape (n_rows, n_features)
+            Arrays, pandas or Polars frames, by the clients' names if these matter;
+            frames are matched by column name, and their columns of texts are
+            categories. Also tables that are kept elsewhere, such as
             :class:`~afcl.runtime.cluster.ClusterTable`.
 
         Returns
@@ -199,7 +216,13 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         """
         if len(tables) == 0:
             raise InputError("fit_clients needs at least one table")
-        tables, columns = aligned(tables)
+        held, names = as_tables(tables)
+        self._embedding = embed(held, self._least())
+        if self._embedding is not None:
+            columns: tuple[str, ...] | None = tuple(map(str, held[0].columns))
+            held = [self._embedding.rows(t, i) for i, t in enumerate(held, 1)]
+        else:
+            held, columns = aligned(held)
         given: list[Any] = [
             table
             if is_source(table)
@@ -209,14 +232,13 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
                 ensure_all_finite=self._finite(),
                 input_name=f"table {g}",
             )
-            for g, table in enumerate(tables)
+            for g, table in enumerate(held)
         ]
-        self.n_features_in_ = given[0].shape[1]
+        self.n_features_in_ = given[0].shape[1] if columns is None else len(columns)
         if columns is not None:
             self.feature_names_in_ = np.asarray(columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        names = [str(g) for g in range(len(given))]
         if any(is_source(table) for table in given):
             return self._fit_sources(given, names)
         masks = [_kept(a, self.missing) for a in given]
@@ -247,6 +269,50 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         ]
         return self
 
+    def _least(self) -> int:
+        """Return how many rows of a level a client needs to name it."""
+        return int(getattr(self, "min_cell", 1))
+
+    def _checked(self, X: Any, reset: bool) -> Floats:
+        """Return rows as numbers, or refuse them; remember what they are, if asked."""
+        finite = self._finite()
+        if self._embedding is None:
+            rows: Floats = validate_data(
+                self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite
+            )
+            return rows
+        if reset:
+            self.feature_names_in_ = np.asarray(list(map(str, X.columns)), dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+        given = self._embedding.rows(X) if hasattr(X, "columns") else X
+        checked: Floats = check_array(given, dtype=np.float64, ensure_all_finite=finite)
+        width = len(self._embedding.names)
+        if checked.shape[1] != width:
+            raise InputError(
+                f"X has {checked.shape[1]} columns, categories and numbers make "
+                f"{width}: pass a frame"
+            )
+        return checked
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return what the columns of `cluster_centers_` are called.
+
+        Parameters
+        ----------
+        input_features : None
+            Ignored.
+
+        Returns
+        -------
+        names : ndarray of str
+            The names of the columns; a category has one for each of its levels.
+        """
+        check_is_fitted(self, "n_clusters_")
+        if self._embedding is not None:
+            return np.asarray(self._embedding.names, dtype=object)
+        numbered = [f"x{i}" for i in range(self.n_features_in_)]
+        return np.asarray(getattr(self, "feature_names_in_", numbered), dtype=object)
+
     def _finite(self) -> bool | str:
         if self.missing not in MISSING:
             raise InputError(
@@ -256,26 +322,27 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         return True if self.missing == "error" else "allow-nan"
 
     def _run(self, tables: Sequence[Table], names: list[str]) -> Outcome:
-        for name, table in zip(names, tables, strict=True):
-            if table.shape[0] == 0:
-                raise InputError(f"client {name} has no rows left")
         method, options = self._method()
-        options, _ = at_default_level(method, options, len(tables), self.scale)
+        scale, bounds = public_bounds(self.scale, self._embedding)
+        options, _ = at_default_level(method, options, len(tables), scale)
         sizes = [table.shape[0] for table in tables]
         self._before_run(sizes, options)
         spec = Spec(
             method,
             options,
             _seed(self.random_state),
-            self.scale,
+            scale,
             self.max_rounds,
             names=tuple(names),
             missing=self.missing if self.missing in KEEPING else "",
+            bounds=bounds,
         )
         if spec.noisy and not self._noise_is_seeded():
             spec = replace(spec, secret=secrets.token_bytes(32))
         trace = Trace(_log if self.verbose else None)
         schedule = as_schedule(self.participation)
+        for note in too_small(spec, tables).values():
+            warnings.warn(note, SmallClientsWarning, stacklevel=3)
         outcome = simulate(spec, tables, schedule, trace=trace)
         self.privacy_ = getattr(spec.parameters, "privacy", None)
         self._keep(outcome)
@@ -334,9 +401,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
 
     def _new_rows(self, X: Any) -> tuple[Floats, Bools]:
         check_is_fitted(self, "n_clusters_")
-        rows = validate_data(
-            self, X, reset=False, dtype=np.float64, ensure_all_finite=self._finite()
-        )
+        rows = self._checked(X, reset=False)
         return rows, _kept(rows, self.missing)
 
     def cut(self, k: int, X: Any = None) -> Ints:

@@ -17,6 +17,8 @@ import numpy as np
 
 from afcl._typing import AnyArray, Ints
 from afcl.core.protocol import Clustering, Merge, PathLevel, Trust
+from afcl.data.features import Feature
+from afcl.data.mixed import Embedding
 from afcl.estimators import trust
 from afcl.exceptions import InputError
 from afcl.scale import Box
@@ -48,6 +50,7 @@ def save(model: FederatedClusterer, folder: Path) -> None:
         "class": type(model).__name__,
         "params": _plain_params(model),
         "n_features": model.n_features_in_,
+        "embedding": model._embedding and asdict(model._embedding),
         "feature_names": [str(n) for n in getattr(model, "feature_names_in_", [])],
         "n_rounds": model.n_rounds_,
         "upload_bytes": model.upload_bytes_,
@@ -81,6 +84,7 @@ def load(kind: type[ModelT], folder: Path) -> ModelT:
     model.n_features_in_ = description["n_features"]
     if description["feature_names"]:
         model.feature_names_in_ = np.array(description["feature_names"], dtype=object)
+    model._embedding = _embedding(description.get("embedding"))
     model.n_rounds_ = description["n_rounds"]
     model.upload_bytes_ = description["upload_bytes"]
     model.privacy_ = description.get("privacy")  # older files do not tell
@@ -220,6 +224,14 @@ def _read(
         description.get("note", ""),
         _trust(description.get("trust")),
     )
+
+
+def _embedding(known: dict[str, Any] | None) -> Embedding | None:
+    """Return it again; older files and those of numbers have none."""
+    if known is None:
+        return None
+    features = [Feature(f["name"], tuple(f["levels"])) for f in known["features"]]
+    return Embedding(tuple(known["columns"]), tuple(features))
 
 
 def _trust(known: dict[str, Any] | None) -> Trust | None:

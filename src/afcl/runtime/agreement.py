@@ -26,7 +26,15 @@ from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights
 from afcl.runtime.journal import AGREEMENT
 from afcl.runtime.transport import Failure, Reply, Transport
-from afcl.scale import Box, Ranges, Stretch, given_box, no_box, supported_box
+from afcl.scale import (
+    Box,
+    Ranges,
+    Stretch,
+    given_box,
+    no_box,
+    supported_box,
+    with_bounds,
+)
 from afcl.texts import plain
 
 #: Largest number that may bound a column.
@@ -172,6 +180,10 @@ class RollCall:
         What clients and columns are called, where they have names.
     typical
         What stands for a column that a client has no value of, if one has none.
+    bounds
+        Of columns that need no agreement (NaN: the others), such as categories.
+    notes
+        Lines for people that are known before.
     """
 
     live = False
@@ -187,6 +199,8 @@ class RollCall:
         names: Sequence[str] = (),
         columns: Sequence[str] = (),
         typical: Floats | None = None,
+        bounds: tuple[Floats, Floats] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self._transport = transport
         self._flights = flights
@@ -195,6 +209,8 @@ class RollCall:
         self._names = names
         self._columns = columns
         self._typical = typical
+        self._bounds = bounds
+        self._notes = notes
         self._ranges: dict[ClientId, Ranges] = {}
 
     def agree(self, say: Say) -> Agreement:
@@ -221,9 +237,11 @@ class RollCall:
             client = clients[place]
             return self._names[client] if self._names else f"client {client}"
 
-        for text in notes_on(settled.stretches, rows, name, self._columns):
+        found = notes_on(settled.stretches, rows, name, self._columns)
+        for text in (*self._notes, *found):
             say("note", text=text)
-        box = replace(settled.box, typical=self._typical)
+        box = with_bounds(settled.box, self._bounds)
+        box = replace(box, typical=self._typical)
         return Agreement((), box, sum(rows))
 
     def _hear(

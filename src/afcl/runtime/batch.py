@@ -23,7 +23,6 @@ from afcl.core.client import SEEDING_SAMPLE
 from afcl.core.messages import Batch, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.tasks import PRESENCE, Cohort, Parts
-from afcl.exceptions import InputError
 from afcl.kernels import BLOCK
 from afcl.kernels.threads import workers
 from afcl.methods.afcl import Afcl
@@ -120,20 +119,6 @@ class SiteBatch:
     def sizes(self) -> Ints:
         """Rows of every site."""
         return self._given.sizes
-
-    def refuse_small(self, names: tuple[str, ...]) -> None:
-        """Refuse sites with too few rows for a group or a cell."""
-        least = max(self._params.min_cell, self._level.group)
-        small = np.flatnonzero(self.sizes < least)
-        if not small.size:
-            return
-        n = int(self.sizes[small[0]])
-        who = names[small[0]] if names else f"client {small[0]}"
-        raise InputError(
-            f"{who}: this client has {n} {'row' if n == 1 else 'rows'}, fewer than "
-            f"a cell or group of {least}: merge it with another client or lower "
-            "min_cell"
-        )
 
     def extremes(self) -> tuple[Floats, Floats]:
         """Return the lows and the highs that each site tells before its hello."""
@@ -270,7 +255,8 @@ def fits(
     if not summed and str(level) != "summary":
         return False
     sizes = np.diff(offsets)
-    if not sizes.size or sizes.min() < 1 or sizes.max() > MOST_ROWS:
+    least = max(spec.parameters.min_cell, level.group)
+    if not sizes.size or sizes.min() < least or sizes.max() > MOST_ROWS:
         return False
     return _lie_inside(spec.scale, rows, offsets)
 

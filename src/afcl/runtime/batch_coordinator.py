@@ -28,7 +28,7 @@ from afcl.runtime.message_sizes import digits, task_sizes
 from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import PART, PROBABILITY, Bound, Rounds
 from afcl.runtime.transport import Failure, Reply, Ticket
-from afcl.scale import Ranges
+from afcl.scale import Ranges, with_bounds
 from afcl.trace import Trace
 
 #: Why a site does not answer, see :func:`privacy.masks.remember`.
@@ -172,7 +172,6 @@ class BatchRollCall:
         """Hear everybody's ranges, and settle the box."""
         spec, sites = self._spec, self._sites
         requirements(spec.method, spec.parameters, spec.scale, len(sites))
-        sites.refuse_small(spec.names)
         request = AgreementRequest(scale=spec.scale)
         settled, ranges = sites.agree(request.scale)
         sample = len(encode(replace(ranges, n_rows=1)))
@@ -184,7 +183,8 @@ class BatchRollCall:
         )
         for text in notes_on(settled.stretches, sites.sizes, self._name, spec.columns):
             say("note", text=text)
-        return Agreement((), settled.box, ranges.n_rows)
+        box = with_bounds(settled.box, spec.bounds)
+        return Agreement((), box, ranges.n_rows)
 
     def _name(self, client: ClientId) -> str:
         return self._spec.names[client] if self._spec.names else f"client {client}"

@@ -60,6 +60,10 @@ class Spec:
     missing: str = ""
     #: What stands for a column that a client has no value of, if one has none.
     typical: Floats | None = None
+    #: Bounds of columns that need no agreement (NaN: the others), such as categories.
+    bounds: tuple[Floats, Floats] | None = None
+    #: Lines for people that are known before the run.
+    notes: tuple[str, ...] = ()
     #: What the noise of simulated clients is drawn from; None: from the seed.
     secret: bytes | None = None
 
@@ -233,7 +237,7 @@ class Coordinator:
         spec = self.spec
         group = requirements(spec.method, spec.parameters, spec.scale).group
         asked = (spec.scale, group, spec.max_rows, spec.names, spec.columns)
-        given = (*asked, spec.typical)
+        given = (*asked, spec.typical, spec.bounds, spec.notes)
         return RollCall(self.transport, self._flights, spec.run, *given)
 
     def _settled(self, agreed: Agreement) -> Terms:

@@ -8,7 +8,7 @@ Everything passes through the codec, so that what is simulated is what would be 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from afcl._typing import ClientId
 from afcl.exceptions import RejectedMessage
@@ -30,6 +30,8 @@ class InProcess:
         The schedule, bound to the number of sites.
     known
         Answers of an interrupted run: used instead of asking the site again.
+    absent
+        Clients that never take part.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class InProcess:
         sites: Sequence[Site],
         bound: Bound,
         known: Mapping[tuple[int, int], Entry] | None = None,
+        absent: Iterable[ClientId] = (),
     ) -> None:
         self.sites = sites
         self._bound = bound
@@ -47,7 +50,7 @@ class InProcess:
         self._busy: set[ClientId] = set()
         self._greeted: set[ClientId] = set()
         self._answered: dict[ClientId, int] = {}
-        self._gone: set[ClientId] = set()
+        self._gone: set[ClientId] = set(absent)
 
     @property
     def round(self) -> int:

@@ -17,6 +17,7 @@ from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.rows import Rows, Source
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError
+from afcl.privacy.levels import parse_level
 from afcl.runtime.batch import SiteBatch, Threads, fits
 from afcl.runtime.batch_coordinator import BatchCoordinator
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
@@ -113,7 +114,10 @@ def simulate(
         joined = _joined(tables)
         if joined is not None and fits(spec, *joined, schedule):
             return simulate_batch(spec, *joined, schedule, trace=trace, clock=clock)
-    requirements(spec.method, spec.parameters, spec.scale, len(tables))
+    small = too_small(spec, tables)
+    speaking = len(tables) - len(small)
+    requirements(spec.method, spec.parameters, spec.scale, speaking)
+    spec = replace(spec, notes=(*spec.notes, *small.values()))
     # Here the rows are counted, not declared.
     most = max((table.shape[0] for table in tables), default=0)
     spec = replace(spec, max_rows=max(spec.max_rows, most))
@@ -123,13 +127,43 @@ def simulate(
         for client, table in enumerate(tables)
     ]
     bound = schedule.bind(len(sites), spec.seed)
-    transport = InProcess(sites, bound, journal.entries if journal else None)
+    known = journal.entries if journal else None
+    transport = InProcess(sites, bound, known, absent=small)
     if isinstance(schedule, Replay):
         spec = replace(spec, max_rounds=schedule.last)
     coordinator = Coordinator(
         spec, transport, journal=journal, trace=trace, clock=clock
     )
     return label_all(spec, coordinator.run(), sites)
+
+
+def least_rows(spec: Spec) -> int:
+    """Return how many rows a client needs to take part."""
+    told = spec.method.disclosure(spec.parameters)
+    group = parse_level(told.level).group if told.level else 1
+    return max(1, told.min_cell or 1, group)
+
+
+def too_small(spec: Spec, tables: Sequence[Floats | Source]) -> dict[int, str]:
+    """Return the clients with too few rows to take part, and a line on each.
+
+    They are labelled in the end, like everybody else.
+    """
+    least, small = least_rows(spec), {}
+    for client, table in enumerate(tables):
+        n = table.shape[0]
+        if n < least:
+            who = spec.names[client] if spec.names else f"client {client}"
+            small[client] = (
+                f"{who} has {n} {'row' if n == 1 else 'rows'}, fewer than {least}: it "
+                "takes no part, and its rows are labelled by the others' clusters"
+            )
+    if len(small) == len(tables):
+        raise InputError(
+            f"no client has as many rows as a cell or group, {least}: merge clients or "
+            "lower min_cell"
+        )
+    return small
 
 
 def _with_gaps(spec: Spec, tables: Sequence[Floats | Source]) -> Spec:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.core.gaps import has_gaps
 from afcl.core.messages import payload, refuse_unless
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy.identity import announcement, verify
 from afcl.runtime.agreement import LARGEST, quoted, select
 from afcl.runtime.codec import is_text
 from afcl.runtime.live.unit_check import ColumnStats
-from afcl.scale import Ranges
+from afcl.scale import Ranges, ranges_of
 
 #: Longest name of a site, a column or a unit.
 LONGEST = 200
@@ -105,7 +106,9 @@ def announce(
     low = high = middle = np.empty(0)
     if extremes and X.shape[0]:
         T = X if shown is None else shown
-        low, high, middle = T.min(axis=0), T.max(axis=0), np.median(T, axis=0)
+        known = ranges_of(T)
+        low, high = known.low, known.high
+        middle = np.nanmedian(T, axis=0) if has_gaps(T) else np.median(T, axis=0)
     own = plain_units(columns, units)
     made = Announcement(name, X.shape[0], tuple(columns), own, low, high, middle)
     try:

@@ -120,7 +120,8 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
     method, parameters = settled(asked.terms)
     if not method.disclosure(parameters).once:
         views.note("rows")
-    site = Site(source.rows, source.columns, kept_secret(folder / SECRET), views)
+    secret = kept_secret(folder / SECRET)
+    site = Site(source.rows, source.columns, secret, views, member.gaps)
     reply = _work(folder, site, request)
     if member.key and isinstance(asked, AskHello):
         return with_proof(joined, asked.terms, reply)
@@ -357,9 +358,10 @@ def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) 
 
     client = asked.terms.client
     label = partial(method.label, clustering, memory=known, client=client)
-    site = Site(source.rows, source.columns)
+    site = Site(source.rows, source.columns, missing=member.gaps)
     if isinstance(source, Table):
-        (labels,) = counted([label(site.scaled(asked.terms))])
+        rows = site.to_label(asked.terms, clustering.centers)
+        (labels,) = counted([label(rows.table())])
         write_labels(folder / LABELED, source.in_input_order(labels))
     else:
         parts = counted(site.agreed(asked.terms).map(label))

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from afcl.core.gaps import IMPUTE, KEEPING
 from afcl.data.sites import Sites, SiteTable, open_sites
 from afcl.data.tables import Table
 from afcl.exceptions import AfclError, InputError
@@ -103,6 +104,11 @@ class Membership:
     key: str = ""
     members: str = ""
     met: tuple[str, ...] = ()
+
+    @property
+    def gaps(self) -> str:
+        """How gaps are dealt with, where rows with gaps are kept."""
+        return self.missing if self.missing in KEEPING else IMPUTE
 
     def read(self) -> Sites[Table]:
         """Read the site's rows into memory; refuses to if they are streamed."""

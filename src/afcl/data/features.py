@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns that are not numbers: which are categories, and how these become numbers.
+
+A category becomes one column of 0 and 1 for each of its levels, `colour=red`. Levels
+are spelt in any case and with any white space around. A site names a level only if it
+has enough rows of it; what nobody names is no level: rows of it have 0 everywhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afcl._typing import Floats
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: What stands between a category and its level in the name of a column.
+IS = "="
+#: From so many rows on, texts that are nearly all different are names of rows.
+FEW_ROWS = 20
+#: How many of them are different then.
+DIFFERENT = 0.9
+#: Text of more levels than these is free text,
+MOST_LEVELS = 50
+#: and so is that of which a smaller share is in levels that are named.
+COVERED = 0.5
+#: A column of numbers with a larger share of other cells is one of texts.
+STRAY = 0.1
+#: The squared distance of two levels of one category, see decision 0031. A number's
+#: largest is 1.
+MISMATCH = 1 / 16
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A category: its name and its levels, in the order of their columns."""
+
+    name: str
+    levels: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns.
+
+        Examples
+        --------
+        >>> Feature("colour", ("blue", "red")).columns
+        ('colour=blue', 'colour=red')
+        """
+        return tuple(f"{self.name}{IS}{level}" for level in self.levels)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What one site knows of a column of texts.
+
+    Attributes
+    ----------
+    levels : mapping from str to int
+        How many rows have each, by the spelling that comes first.
+    """
+
+    levels: Mapping[str, int]
+
+    @property
+    def n_values(self) -> int:
+        """Cells that have a value."""
+        return sum(self.levels.values())
+
+    @property
+    def all_differ(self) -> bool:
+        """Whether they are names of rows, rather than of kinds of rows."""
+        n = self.n_values
+        return n >= FEW_ROWS and len(self.levels) > DIFFERENT * n
+
+
+def texts_of(values: Sequence[Any]) -> Texts:
+    """Count the levels of a column; None is no value.
+
+    Examples
+    --------
+    >>> dict(texts_of(["red", "Red ", None, "blue"]).levels)
+    {'red': 2, 'blue': 1}
+    """
+    spelt: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for value, n in Counter(v for v in values if v is not None).items():
+        key = level_key(value)
+        counts[spelt.setdefault(key, str(value).strip())] += n
+    return Texts(counts)
+
+
+def level_key(value: Any) -> str:
+    """Return what is the same for all spellings of a level."""
+    return " ".join(str(value).split()).casefold()
+
+
+def agree(
+    name: str, sites: Sequence[Texts], least: int
+) -> tuple[Feature | None, list[str]]:
+    """Settle the levels of a category: all that some site has enough rows of.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    sites : sequence of Texts
+    least : int
+        Rows of a level that a site needs to name it.
+
+    Returns
+    -------
+    feature : Feature or None
+        None if the column is no category.
+    notes : list of str
+        What was left out and why.
+
+    Examples
+    --------
+    >>> north = texts_of(["red"] * 6 + ["Blue"] * 5 + ["green"])
+    >>> south = texts_of(["blue"] * 8)
+    >>> agree("colour", [north, south], 5)[0]
+    Feature(name='colour', levels=('Blue', 'red'))
+    """
+    named: dict[str, str] = {}
+    for site in sites:
+        for level, n in site.levels.items():
+            if n >= least:
+                named.setdefault(level_key(level), level)
+    every = Counter[str]()
+    for site in sites:
+        for level, n in site.levels.items():
+            every[level_key(level)] += n
+    values = sum(every.values())
+    if any(site.all_differ for site in sites) or len(named) > MOST_LEVELS:
+        what = f"{len(every)} different texts in {values} cells are no kinds of rows"
+        return None, [f"column {name!r} left out: {what}"]
+    if sum(every[key] for key in named) < COVERED * values:
+        what = f"hardly a text is in {least} rows of a site"
+        return None, [f"column {name!r} left out: {what}"]
+    if len(named) < 2 and len(every) - len(named) < 2:
+        return None, [f"column {name!r} left out: it says the same of all rows"]
+    rare = values - sum(every[key] for key in named)
+    notes = []
+    if rare:
+        notes.append(
+            f"column {name!r}: {rare} cells of {len(every) - len(named)} rare levels "
+            "count as none of the others"
+        )
+    return Feature(name, tuple(sorted(named.values(), key=level_key))), notes
+
+
+def indicators(values: Sequence[Any], feature: Feature) -> Floats:
+    """Return the columns of a category: 1 for a row's level, else 0; NaN: no value.
+
+    Examples
+    --------
+    >>> indicators(["red", None, "green"], Feature("colour", ("blue", "red")))
+    array([[ 0.,  1.],
+           [nan, nan],
+           [ 0.,  0.]])
+    """
+    places = {level_key(level): i for i, level in enumerate(feature.levels)}
+    found = {value: places.get(level_key(value), -1) for value in set(values)}
+    codes = np.array([found[value] for value in values], dtype=np.int64)
+    columns = np.zeros((len(values), len(feature.levels)))
+    known = codes >= 0
+    columns[np.flatnonzero(known), codes[known]] = 1.0
+    columns[[value is None for value in values]] = np.nan
+    return columns
+
+
+def bounds_of(columns: Sequence[str], features: Sequence[Feature]) -> tuple[Any, Any]:
+    """Return the bounds that give categories their weight; NaN: a number, to be agreed.
+
+    Two levels differ in two columns, by `1 / high` each.
+    """
+    of_categories = {c for feature in features for c in feature.columns}
+    fixed = np.array([column in of_categories for column in columns])
+    high = float(np.sqrt(2 / MISMATCH))
+    return np.where(fixed, 0.0, np.nan), np.where(fixed, high, np.nan)
+
+
+def texts_in(series: pl.Series) -> list[Any]:
+    """Return the cells of a column as texts, None where there is no value."""
+    import polars as pl
+
+    return list(series.cast(pl.String, strict=False).to_list())

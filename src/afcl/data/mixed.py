@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames with numbers and categories, as tables of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.data.errors import MISSING, fail, listed
+from afcl.data.features import STRAY, Feature, agree, bounds_of, indicators, texts_of
+from afcl.data.frames import column_of, is_number
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """How frames become tables of numbers.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Of the frames, in order; those that are no features are not among them.
+    features : tuple of Feature
+        The categories among them.
+    """
+
+    columns: tuple[str, ...]
+    features: tuple[Feature, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the tables."""
+        own = {feature.name: feature.columns for feature in self.features}
+        return tuple(n for c in self.columns for n in own.get(c, (c,)))
+
+    @property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """The bounds of categories, which give them their weight; NaN: a number."""
+        low, high = bounds_of(self.names, self.features)
+        return low, high
+
+    def rows(self, frame: Any, number: int = 1) -> Floats:
+        """Return a frame's rows; NaN where there is no value.
+
+        `number` is that of the table, for errors. A level that is not known is none.
+        """
+        lacking = [column for column in self.columns if column not in frame.columns]
+        if lacking:
+            raise fail(f"table {number} lacks the column {listed(lacking)}")
+        known = {feature.name: feature for feature in self.features}
+        parts = [
+            indicators(_texts(frame, column), known[column])
+            if column in known
+            else column_of(frame[column].to_numpy(), number, column)[:, None]
+            for column in self.columns
+        ]
+        return np.concatenate(parts, axis=1)
+
+
+def has_texts(table: Any) -> bool:
+    """Whether a table is a frame with a column that is not of numbers.
+
+    A few cells that are none make no column of texts: they are refused as odd numbers.
+    """
+    return hasattr(table, "columns") and bool(_text_columns(table))
+
+
+def embedding_of(
+    frames: Sequence[Any], least: int, owners: Ints | None = None
+) -> tuple[Embedding, list[str]]:
+    """Settle how these frames become tables: their categories, and the levels of each.
+
+    Parameters
+    ----------
+    frames : sequence of data frames
+        One a client, with the same columns.
+    least : int
+        Rows of a level that a client needs to name it.
+    owners : ndarray of int, optional
+        Whose the rows of a single frame are.
+
+    Returns
+    -------
+    embedding : Embedding
+    notes : list of str
+        What was left out and why.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> frame = pl.DataFrame({"size": [1.5, 2.5], "colour": ["red", "blue"]})
+    >>> embedding_of([frame], least=1)[0].names
+    ('size', 'colour=blue', 'colour=red')
+    """
+    texts = {name for frame in frames for name in _text_columns(frame)}
+    order = [str(column) for column in frames[0].columns]
+    features, notes, kept = [], [], []
+    for column in order:
+        if column in texts:
+            cells = [_texts(frame, column) for frame in frames]
+            if owners is not None:
+                cells = _by_owner(cells[0], owners)
+            feature, said = agree(column, [texts_of(each) for each in cells], least)
+            notes += said
+            if feature is None:
+                continue
+            features.append(feature)
+        kept.append(column)
+    if not kept:
+        raise fail("no column is of numbers or categories; pass some that are")
+    return Embedding(tuple(kept), tuple(features)), notes
+
+
+def _by_owner(cells: list[str | None], owners: Ints) -> list[list[str | None]]:
+    held: list[list[str | None]] = [[] for _ in range(int(owners.max()) + 1)]
+    for cell, owner in zip(cells, owners.tolist(), strict=True):
+        held[owner].append(cell)
+    return held
+
+
+def _text_columns(frame: Any) -> list[str]:
+    return [
+        str(column) for column in frame.columns if _is_text(frame[column].to_numpy())
+    ]
+
+
+def _is_text(cells: Any) -> bool:
+    """Whether more than a few of the cells that have a value are no numbers."""
+    if cells.dtype.kind in "biufMm":
+        return False
+    valued = [cell for cell in cells.tolist() if not _is_missing(cell)]
+    odd = sum(isinstance(cell, str) and not is_number(cell) for cell in valued)
+    return odd > STRAY * len(valued)
+
+
+def _is_missing(cell: Any) -> bool:
+    if isinstance(cell, str):
+        return cell.strip().lower() in MISSING
+    return cell is None or cell != cell or type(cell).__name__ == "NAType"
+
+
+def _texts(frame: Any, column: str) -> list[str | None]:
+    cells = frame[column].to_numpy().tolist()
+    return [None if _is_missing(cell) else str(cell) for cell in cells]

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What estimators are given, as tables of numbers: frames with categories as well."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.data.mixed import Embedding, embedding_of, has_texts
+from afcl.exceptions import ColumnWarning, InputError
+
+
+def as_tables(given: Any) -> tuple[list[Any], list[str]]:
+    """Return one table per client, and what the clients are called."""
+    if isinstance(given, Mapping):
+        return list(given.values()), [str(name) for name in given]
+    return list(given), [str(number) for number in range(len(given))]
+
+
+def without_owners(X: Any, clients: Any) -> tuple[Any, Any]:
+    """Take owners from a frame's column, if they are named by it."""
+    if not isinstance(clients, str):
+        return X, clients
+    if not hasattr(X, "columns") or clients not in X.columns:
+        raise InputError(
+            f"clients={clients!r} is no column of X: name one, or pass the owner of "
+            "every row"
+        )
+    rest = [column for column in X.columns if column != clients]
+    return X[rest], np.asarray(X[clients].to_numpy())
+
+
+def warn_of_owners(y: Any, clients: Any) -> None:
+    """Say so if what is ignored looks like owners."""
+    if y is None or clients is not None:
+        return
+    cells = np.asarray(y)
+    if cells.ndim == 1 and cells.dtype.kind in "OUS" and cells.size > 1:
+        warnings.warn(
+            "y is ignored; if it names the owner of each row, pass clients=",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def embed(
+    tables: Sequence[Any], least: int, owners: Ints | None = None
+) -> Embedding | None:
+    """Return how these frames become tables; None: they are numbers as they are."""
+    if not any(has_texts(table) for table in tables):
+        return None
+    if not all(hasattr(table, "columns") for table in tables):
+        raise InputError(
+            "some tables have texts and some are bare arrays: pass frames only"
+        )
+    embedding, notes = embedding_of(tables, least, owners)
+    for note in notes:
+        warnings.warn(note, ColumnWarning, stacklevel=3)
+    return embedding
+
+
+def public_bounds(scale: Any, embedding: Embedding | None) -> tuple[Any, Any]:
+    """Return scale and bounds of a run whose categories have bounds of their own.
+
+    Given bounds are those of the numbers, in their order.
+    """
+    if embedding is None:
+        return scale, None
+    own: tuple[Floats, Floats] = embedding.bounds
+    if scale is None or isinstance(scale, str):
+        return scale, own
+    numbers = np.isnan(own[0])
+    filled = []
+    for given, fixed in zip(scale, own, strict=True):
+        bounds = np.asarray(given, dtype=np.float64)
+        if bounds.shape not in ((int(numbers.sum()),), fixed.shape):
+            raise InputError(
+                f"scale=(low, high) has bounds for {bounds.size} columns, "
+                f"{int(numbers.sum())} are numbers"
+            )
+        whole = np.array(fixed)
+        whole[numbers] = bounds if bounds.size < whole.size else bounds[numbers]
+        filled.append(whole)
+    return tuple(filled), None
