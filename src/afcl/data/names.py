@@ -27,7 +27,7 @@ def site_names(paths: Iterable[AnyPath]) -> tuple[str, ...]:
     """
     files = [Path(path) for path in paths]
     if not files:
-        raise fail("no files given; name one .csv, .tsv or .parquet file per site")
+        raise fail("no files given; name a file per site, or a folder of them")
     full = [Path(os.path.abspath(path)) for path in files]
     for path, times in zip(files, map(Counter(full).__getitem__, full), strict=True):
         if times > 1:

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Excel workbooks: the first sheet, its first row being the names of the columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from afcl.data.errors import empty, fail, unreadable
+from afcl.data.texts import check_names, filled
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def excel_names(path: Path) -> tuple[list[str], list[str]]:
+    """Return the column names of a workbook, and a note on sheets that are not read."""
+    sheets, frame = _sheet(path, 1)
+    if not frame.width:
+        raise empty(path)
+    names = [(name or "").strip() for name in frame.row(0)]
+    check_names(names, path)
+    notes = []
+    if len(sheets) > 1:
+        notes.append(f"{path}: sheet {sheets[0]!r} read, the first of {len(sheets)}")
+    return filled(names), notes
+
+
+def excel_frame(path: Path) -> pl.DataFrame:
+    """Return the rows of a workbook, all cells as text."""
+    _, frame = _sheet(path, None)
+    names = filled([(name or "").strip() for name in frame.row(0)])
+    return frame[1:].rename(dict(zip(frame.columns, names, strict=True)))
+
+
+def _sheet(path: Path, rows: int | None) -> tuple[list[str], pl.DataFrame]:
+    """Return the names of the sheets, and so many rows of the first (None: all)."""
+    try:
+        import fastexcel
+    except ModuleNotFoundError:
+        raise fail(
+            f"{path}: reading Excel needs fastexcel: pip install 'afcl[excel]', or "
+            "save the sheet as .csv"
+        ) from None
+    try:
+        book: Any = fastexcel.read_excel(path)
+        sheet = book.load_sheet(0, header_row=None, n_rows=rows, dtypes="string")
+        return list(book.sheet_names), sheet.to_polars()
+    except fastexcel.FastExcelError as error:
+        raise unreadable(path, error) from None
