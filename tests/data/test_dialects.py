@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from afcl.data import Dialect, read_sites, sniff, texts
 from afcl.data.sites import open_sites
+from afcl.data.stream import StreamedTable
 from afcl.exceptions import InputError
 
 from .written import ROWS, write
@@ -178,6 +179,7 @@ def test_numbers_survive_every_way_of_writing(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(texts, "BLOCK_BYTES", block)
         (source,) = open_sites([path], stream=True).tables
+        assert isinstance(source, StreamedTable)
         parts = np.concatenate([part.copy() for part in source.parts(2)])
         patch.setattr(texts, "_numbers", lambda *block: None)
         assert read_sites([path]).tables[0].fingerprint() == source.fingerprint()

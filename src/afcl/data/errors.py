@@ -87,7 +87,7 @@ def drop_option(*names: str) -> str:
 
 def _in_list(name: str) -> str:
     """Return a name as it stands in a list parted by commas, quoted as in CSV."""
-    if not set(name) & set(',"') and name == name.strip():
+    if not set(name) & set(',"\r\n') and name == name.strip():
         return name
     return '"' + name.replace('"', '""') + '"'
 

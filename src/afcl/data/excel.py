@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def excel_names(path: Path) -> tuple[list[str], list[str]]:
     """Return the column names of a workbook, and a note on sheets that are not read."""
-    sheets, frame = _sheet(path, 1)
+    sheets, frame = _sheet(path, n_rows=1, dtypes="string")
     if not frame.width:
         raise empty(path)
     names = [(name or "").strip() for name in frame.row(0)]
@@ -26,15 +26,17 @@ def excel_names(path: Path) -> tuple[list[str], list[str]]:
     return filled(names), notes
 
 
-def excel_frame(path: Path) -> pl.DataFrame:
-    """Return the rows of a workbook, all cells as text."""
-    _, frame = _sheet(path, None)
-    names = filled([(name or "").strip() for name in frame.row(0)])
-    return frame[1:].rename(dict(zip(frame.columns, names, strict=True)))
+def excel_frame(path: Path, as_text: bool = False) -> pl.DataFrame:
+    """Return the rows of a workbook; columns of numbers as such, unless `as_text`."""
+    names, _ = excel_names(path)
+    # As text, numbers have 15 digits, as on the screen; a column of both is text.
+    kinds: dict[str, Any] = {"dtypes": "string"} if as_text else {}
+    _, frame = _sheet(path, skip_rows=1, schema_sample_rows=None, **kinds)
+    return frame.rename(dict(zip(frame.columns, names, strict=True)))
 
 
-def _sheet(path: Path, rows: int | None) -> tuple[list[str], pl.DataFrame]:
-    """Return the names of the sheets, and so many rows of the first (None: all)."""
+def _sheet(path: Path, **options: Any) -> tuple[list[str], pl.DataFrame]:
+    """Return the names of the sheets, and cells of the first."""
     try:
         import fastexcel
     except ModuleNotFoundError:
@@ -44,7 +46,7 @@ def _sheet(path: Path, rows: int | None) -> tuple[list[str], pl.DataFrame]:
         ) from None
     try:
         book: Any = fastexcel.read_excel(path)
-        sheet = book.load_sheet(0, header_row=None, n_rows=rows, dtypes="string")
+        sheet = book.load_sheet(0, header_row=None, **options)
         return list(book.sheet_names), sheet.to_polars()
     except fastexcel.FastExcelError as error:
         raise unreadable(path, error) from None

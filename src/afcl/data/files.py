@@ -135,7 +135,7 @@ def _frames(
 ) -> Iterator[pl.DataFrame]:
     path = file.path
     if ending(path) == EXCEL:
-        yield excel_frame(path)
+        yield excel_frame(path, as_text=not as_numbers)
     elif ending(path) != PARQUET:
         yield from text_frames(path, file.written, own if as_numbers else ())
     elif streamed:

@@ -360,10 +360,10 @@ def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) 
     site = Site(source.rows, source.columns)
     if isinstance(source, Table):
         (labels,) = counted([label(site.scaled(asked.terms))])
-        write_labels(folder / LABELED, source.in_input_order(labels))
+        write_labels(folder / LABELED, source.in_input_order(labels), source.ids)
     else:
         parts = counted(site.agreed(asked.terms).map(label))
-        write_labels(folder / LABELED, source.in_input_order(parts))
+        write_labels(folder / LABELED, source.in_input_order(parts), source.ids)
     result = read_facts(asked.facts, asked.terms.columns)
     result["site"] = {
         "name": member.name,
