@@ -186,6 +186,7 @@ def test_the_page_of_a_site_knows_labels_with_ids(here, capsys):
     own = own_rows(mine)
     assert own is not None
     assert own.note == ""
+    assert own.labels is not None
     sizes = json.loads((mine / "result.json").read_text())["sites"][1]["sizes"]
     assert np.bincount(own.labels, minlength=len(sizes)).tolist() == sizes
 

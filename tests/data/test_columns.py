@@ -112,9 +112,9 @@ def test_names_that_may_mean_two_columns_are_not_matched(folder):
 def test_the_files_of_a_site_are_matched_as_well(folder):
     write("s/1.csv", "x,y\n1,2\n")
     write("s/2.csv", "Y , X\n4,3\n")
-    (table,) = open_sites(["s"], stream=False).tables
+    (table,) = read_sites(one_site=["s"]).tables
     assert table.columns == ("x", "y")
-    assert getattr(table, "values", None).tolist() == [[1, 2], [3, 4]]
+    assert table.values.tolist() == [[1, 2], [3, 4]]
 
 
 # ----------------------------------------------------------------- what is a site
@@ -146,6 +146,16 @@ def test_a_folder_may_be_one_site(folder):
         "one: 1 file, one site",
         "all: 2 files, taken as one site",
     )
+
+
+def test_a_folder_that_cannot_be_read(folder, monkeypatch):
+    write("s/1.csv")
+
+    def locked(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", locked)
+    assert refused(["s"]) == "s: cannot be read (Permission denied); check the file"
 
 
 def test_texts_are_tables_where_nothing_else_is(folder):

@@ -453,7 +453,7 @@ def test_names_with_line_breaks_still_make_one_line(folder):
     path = write("a.csv", 'x,"two\nlines"\n1,no\n')
     assert refused(read_sites, [path]) == (
         "a.csv: column 'two\\nlines', row 1 is 'no', not a number; "
-        "correct it or leave the column out with --drop 'two lines'"
+        "correct it or leave the column out with --drop '\"two lines\"'"
     )
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ from afcl.data.texts import check_names, filled
 
 if TYPE_CHECKING:
     import polars as pl
+
+#: What the library says of columns without cells is nobody's concern.
+_QUIET = logging.NullHandler()
 
 
 def excel_names(path: Path) -> tuple[list[str], list[str]]:
@@ -44,6 +48,7 @@ def _sheet(path: Path, **options: Any) -> tuple[list[str], pl.DataFrame]:
             f"{path}: reading Excel needs fastexcel: pip install 'afcl[excel]', or "
             "save the sheet as .csv"
         ) from None
+    logging.getLogger("fastexcel").addHandler(_QUIET)
     try:
         book: Any = fastexcel.read_excel(path)
         sheet = book.load_sheet(0, header_row=None, **options)

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from afcl.data.errors import EXCEL, PARQUET, ending, fail
-from afcl.data.names import AnyPath
+from afcl.data.errors import EXCEL, PARQUET, ending, fail, unreadable
+from afcl.data.names import NO_FILES, AnyPath
 
 #: Endings of tables, and of nothing else.
 TABLES = (".csv", ".tsv", PARQUET, EXCEL)
@@ -17,7 +17,7 @@ TABLES = (".csv", ".tsv", PARQUET, EXCEL)
 def site_places(
     paths: Iterable[AnyPath], one_site: Iterable[AnyPath] = ()
 ) -> tuple[list[Path], list[str]]:
-    """Return a file or folder for every site, and notes on how folders were taken.
+    """Return a file or folder for every site, and notes on folders taken apart.
 
     Parameters
     ----------
@@ -33,11 +33,9 @@ def site_places(
         places += files
         if os.path.isdir(path):
             notes += [*left_out, _taken_apart(path, len(files))]
-    for path in map(Path, one_site):
-        places.append(path)
-        if os.path.isdir(path):
-            n_files = len(files_at(path)[0])
-            notes.append(f"{path}: {_counted(n_files)}, taken as one site")
+    places += map(Path, one_site)
+    if not places:
+        raise fail(NO_FILES)
     return places, notes
 
 
@@ -45,21 +43,20 @@ def _taken_apart(path: Path, n_files: int) -> str:
     if n_files == 1:
         return f"{path}: 1 file, one site"
     return (
-        f"{path}: {_counted(n_files)}, taken as one site each (--site {path} would "
-        "take them as one)"
+        f"{path}: {n_files} files, taken as one site each (--site {path} would take "
+        "them as one)"
     )
-
-
-def _counted(n_files: int) -> str:
-    return "1 file" if n_files == 1 else f"{n_files} files"
 
 
 def files_at(path: Path) -> tuple[list[Path], list[str]]:
     """Return the files at a path, and notes on those that are left out."""
     if not os.path.isdir(path):
         return [path], []
-    found = sorted(p for p in path.iterdir() if p.name[0] not in "._")
-    files = [p for p in found if ending(p) and p.is_file() and p.stat().st_size]
+    try:
+        found = sorted(p for p in path.iterdir() if p.name[0] not in "._")
+        files = [p for p in found if ending(p) and p.is_file() and p.stat().st_size]
+    except OSError as error:
+        raise unreadable(path, error) from None
     if not files:
         raise fail(
             f"{path}: a folder without .csv, .tsv, .txt, .parquet or .xlsx files; name "

@@ -16,7 +16,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 import numpy as np
 
 from afcl._typing import Bools
-from afcl.data.cells import NotNumbers, described
+from afcl.data.cells import NotNumbers, OddCell, described
 from afcl.data.columns import Asked, common_columns, matched
 from afcl.data.dialect import UNKNOWN, Dialect
 from afcl.data.errors import EXCEL, PARQUET, ending, fail
@@ -187,24 +187,22 @@ def open_sites(
 
     try:
         tables = read_all(common)
-    except NotNumbers:
-        common, left_out = _numeric(sites, common, numeric_only)
+    except NotNumbers as error:
+        # One column is told; here all are, at all sites.
+        odd = odd_columns(sites, common) or error.odd
+        if not numeric_only:
+            raise NotNumbers(odd) from None
+        common, left_out = _without(odd, common)
         notes += left_out
         tables = read_all(common)
     notes += [note for table in tables for note in table.notes]
     return Sites(tables, tuple(notes))
 
 
-def _numeric(
-    sites: Sequence[SiteFiles], columns: tuple[str, ...], numeric_only: bool
+def _without(
+    odd: Sequence[OddCell], columns: tuple[str, ...]
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Return the columns of numbers and a note on the others, or refuse all of these.
-
-    One column was found not to be of numbers; here all are, at all sites.
-    """
-    odd = odd_columns(sites, columns)
-    if not numeric_only:
-        raise NotNumbers(odd)
+    """Return the columns of numbers, and a note on the others."""
     text = {cell.column for cell in odd}
     left = tuple(name for name in columns if name not in text)
     if not left:

@@ -59,6 +59,8 @@ class SiteFiles:
 def site_files(path: Path, dialect: Dialect) -> SiteFiles:
     """Look into a file or folder, as far as to its column names."""
     paths, notes = files_at(path)
+    if len(paths) > 1:
+        notes.append(f"{path}: {len(paths)} files, taken as one site")
     files = []
     for place in paths:
         file, found = open_file(place, dialect)
