@@ -31,9 +31,12 @@ KINDS = ("groups.parquet", "whole.parquet", "text.csv")
 
 def ours(path: Path) -> Iterator[Floats]:
     """Read as `afcl` does: PyArrow page by page, Polars block by block."""
-    from afcl.data.files import matrix, names_in, read_frames
+    from afcl.data.cells import matrix
+    from afcl.data.dialect import Dialect
+    from afcl.data.files import open_file, read_frames
 
-    for frame in read_frames(path, names_in(path)[0], streamed=True):
+    file, _ = open_file(path, Dialect())
+    for frame in read_frames(file, file.columns, streamed=True):
         yield matrix(frame, path)
 
 

@@ -39,7 +39,7 @@ def call(capsys, *words):
     return ended.value.code, out, err
 
 
-RUN = ("run", "north.parquet", "south", "--missing", "drop", "--out")
+RUN = ("run", "north.parquet", "--site", "south", "--missing", "drop", "--out")
 
 
 def test_streamed_and_in_memory_write_the_same_files(capsys, here):

@@ -224,7 +224,10 @@ def test_a_folder_is_one_site_in_the_order_of_names(folder, stream_it):
     assert source.streamed is stream_it
     found = source.values if isinstance(source, Table) else rows_of(source)
     assert found.tolist() == [[1, 2], [3, 4], [5, 6]]
-    assert sites.notes == ("north/README.md left out: not a table",)
+    assert sites.notes == (
+        "north/README.md left out: not a table",
+        "north: 3 files, taken as one site",
+    )
 
 
 def test_folder_and_file_give_the_same(folder, seed):
@@ -259,7 +262,10 @@ def test_rows_of_a_folder_are_counted_in_their_file(folder):
         "s/b.csv: column 'x', row 2 has no value (1 row of 3 incomplete); "
     )
     sites = open_sites(["s"], missing="drop", stream=True)
-    assert sites.notes == ("s: 1 row of 5 dropped for missing values",)
+    assert sites.notes == (
+        "s: 2 files, taken as one site",
+        "s: 1 row of 5 dropped for missing values",
+    )
 
 
 # ------------------------------------------------------------------- what it can say

@@ -192,6 +192,38 @@ def test_four_sites_find_four_clusters(tmp_path, seed):
     assert_same(folder, tables)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_names_of_rows_stay_at_their_site(tmp_path, monkeypatch, stream):
+    """With names of rows, German text and all, the run asks as it does without."""
+    _, plain = write_sites(tmp_path)
+    first = ListEngine(plain)
+    serve_run(first, plan(tmp_path / "run"))
+    (tmp_path / "again").mkdir()
+    monkeypatch.setenv("AFCL_HOME", str(tmp_path / "home"))
+    _, named = write_sites(tmp_path / "again")
+    for folder in named.values():
+        path = folder / "rows.csv"
+        rows = pl.read_csv(path)
+        ids = [f"P{i:04}" for i in range(rows.height)]
+        rows = rows.with_columns(Patient=pl.Series(ids), city=pl.lit("Bonn"))
+        path.write_text(rows.write_csv(separator=";", decimal_comma=True))
+        member = open_membership(folder)
+        told = {"id": "patient", "numeric_only": True, "stream": stream}
+        keep_membership(folder, replace(member, **told))
+    second = ListEngine(named)
+    serve_run(second, plan(tmp_path / "run2"))
+    # The challenges of announcements are drawn anew; all else follows from answers.
+    assert second.requests[4:] == first.requests[4:]
+    for address, folder in named.items():
+        header, *lines = (folder / "labels.csv").read_text().splitlines()
+        assert header == "patient,cluster"
+        assert lines[7].startswith("P0007,")
+        labels = [line.split(",")[1] for line in lines]
+        assert labels == (plain[address] / "labels.csv").read_text().split()[1:]
+    for path in (tmp_path / "run2").rglob("*"):
+        assert path.is_dir() or b"P0007" not in path.read_bytes()
+
+
 def test_every_site_takes_home_how_far_to_believe_it(tmp_path, monkeypatch):
     stabilities = (0.9, 0.8, 0.7, 0.6)
     trust = Trust("clusters", 0.5, 0.8, ((3, 0.2), (4, 0.8)), stabilities, (3, 4))

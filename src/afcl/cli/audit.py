@@ -13,7 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from afcl.cli.run import in_order
-from afcl.cli.settings import MISSING, Columns, Drop, bounds
+from afcl.cli.settings import MISSING, bounds
+from afcl.cli.tables import (
+    SITES,
+    Columns,
+    Decimal,
+    Drop,
+    Encoding,
+    Folders,
+    IdColumn,
+    Null,
+    NumericOnly,
+    Separator,
+    split_lists,
+    table_options,
+)
 
 if TYPE_CHECKING:
     from afcl.audit import Audit, LevelFinding
@@ -41,8 +55,7 @@ LEGEND = (
 
 
 Sites = Annotated[
-    list[Path],
-    typer.Argument(help="One file per site: CSV, TSV or Parquet.", metavar="SITE"),
+    list[Path] | None, typer.Argument(help=SITES, metavar="SITE", show_default=False)
 ]
 Levels = Annotated[
     list[str],
@@ -63,7 +76,9 @@ AsJson = Annotated[
 
 
 def audit(
-    sites: Sites,
+    context: typer.Context,
+    sites: Sites = None,
+    folders: Folders = [],
     privacy: Levels = [],
     rounds: Annotated[int, typer.Option(help="Rounds in which the server asks.")] = 30,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
@@ -78,7 +93,13 @@ def audit(
     ] = 3,
     columns: Columns = [],
     drop: Drop = [],
+    numeric_only: NumericOnly = None,
+    id: IdColumn = None,
     missing: Annotated[str, typer.Option(help=MISSING)] = "error",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    null: Null = [],
     as_json: AsJson = False,
 ) -> None:
     """Measure what an honest-but-curious server could recover of these rows.
@@ -90,16 +111,17 @@ def audit(
     from afcl.audit import audit as run_audit
     from afcl.audit import default_levels
     from afcl.data import read_sites
+    from afcl.data.places import site_places
     from afcl.privacy import parse_level
 
     public = bounds(ranges)
-    levels = list(privacy) or default_levels(len(sites), public is not None)
+    n_sites = len(site_places(sites or [], folders)[0])
+    levels = list(privacy) or default_levels(n_sites, public is not None)
     parsed = [parse_level(level) for level in levels]
     read = read_sites(
-        sites,
-        columns=columns or None,
-        drop=drop,
-        missing=missing,
+        sites or [],
+        one_site=folders,
+        **table_options(split_lists(context.params)),
         min_rows=max(min_cell, *(level.group for level in parsed)),
     )
     for note in read.notes:
@@ -123,7 +145,7 @@ def audit(
     else:
         _show(found)
         if not privacy:
-            for line in _left_out(len(sites), public is not None):
+            for line in _left_out(n_sites, public is not None):
                 typer.echo(line)
     if found.broken:
         raise typer.Exit(1)

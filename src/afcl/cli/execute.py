@@ -81,7 +81,8 @@ def execute(
         source.name: source.in_input_order(values)
         for source, values in zip(sites.tables, outcome.labels, strict=True)
     }
-    results.write_result(out, result, labels)
+    ids = {source.name: source.ids for source in sites.tables}
+    results.write_result(out, result, labels, ids)
     write_at_the_end(out)
     secret.unlink(missing_ok=True)
     return result

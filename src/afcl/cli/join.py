@@ -12,6 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from afcl.cli.settings import EngineName, Insecure, Stream
+from afcl.cli.tables import (
+    Columns,
+    Decimal,
+    Drop,
+    Encoding,
+    IdColumn,
+    Null,
+    NumericOnly,
+    Separator,
+    items,
+)
 from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.runtime.live.engines import DEFAULT, get_launcher
@@ -27,7 +38,10 @@ LAST = 2.0
 
 Data = Annotated[
     Path,
-    typer.Option(help="This site's rows: CSV, TSV or Parquet, or a folder of them."),
+    typer.Option(
+        help="This site's rows: text such as CSV, Parquet or Excel, or a folder of "
+        "such files, which are one site."
+    ),
 ]
 Out = Annotated[
     Path, typer.Option(help="Folder for this site's results.", metavar="DIR")
@@ -123,15 +137,17 @@ def join(
     ca: Annotated[Path | None, typer.Option(help="The coordinator's ca.crt.")] = None,
     key: Annotated[Path | None, typer.Option(help="This site's private key.")] = None,
     insecure: Insecure = False,
-    columns: Annotated[
-        list[str], typer.Option(help="Offer only this column; repeat.")
-    ] = [],
-    drop: Annotated[
-        list[str], typer.Option(help="Leave out this column; repeat.")
-    ] = [],
+    columns: Columns = [],
+    drop: Drop = [],
+    numeric_only: NumericOnly = None,
+    id: IdColumn = None,
     missing: Annotated[
         str, typer.Option(help="Missing values: error or drop.")
     ] = "error",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    null: Null = [],
     units: Units = [],
     min_cell: MinCell = 5,
     method: Annotated[
@@ -165,9 +181,15 @@ def join(
     asked = Membership(
         data=str(data.resolve()),
         name=name,
-        columns=tuple(columns),
-        drop=tuple(drop),
+        columns=items("--columns", columns),
+        drop=items("--drop", drop),
         missing=missing,
+        numeric_only=bool(numeric_only),
+        separator=separator,
+        decimal=decimal,
+        encoding=encoding,
+        null=items("--null", null),
+        id=id,
         units=_units(units),
         min_cell=min_cell,
         method=method,

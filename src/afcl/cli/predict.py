@@ -3,18 +3,48 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from afcl.cli.settings import MISSING
+from afcl.cli.tables import (
+    Decimal,
+    Encoding,
+    IdColumn,
+    Null,
+    Separator,
+    split_lists,
+    table_options,
+)
+
+Folder = Annotated[
+    Path, typer.Argument(help="Folder of a finished run.", metavar="DIR")
+]
+New = Annotated[
+    Path,
+    typer.Argument(
+        help="File with new rows, or a folder of files, one after the other.",
+        metavar="NEW",
+    ),
+]
 
 
 def predict(
-    folder: Path = typer.Argument(..., help="Folder of a finished run.", metavar="DIR"),
-    new: Path = typer.Argument(..., help="File with new rows.", metavar="NEW"),
-    out: Path | None = typer.Option(None, help="Write here instead of printing."),
-    missing: str = typer.Option("error", help=MISSING),
+    context: typer.Context,
+    folder: Folder,
+    new: New,
+    out: Annotated[
+        Path | None, typer.Option(help="Write here instead of printing.")
+    ] = None,
+    id: IdColumn = None,
+    missing: Annotated[str, typer.Option(help=MISSING)] = "error",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    null: Null = [],
 ) -> None:
     """Label new rows by the clusters of a finished run (CSV, column `cluster`)."""
     import numpy as np
@@ -22,19 +52,22 @@ def predict(
     from afcl.data import read_sites
     from afcl.exceptions import InputError
     from afcl.kernels import assign
-    from afcl.runtime.results import box_of, read_result, write_text
+    from afcl.runtime.results import box_of, label_lines, read_result, write_text
 
     result = read_result(folder)
     if result["centers"] is None:
         raise InputError(
             "this run's method has no centres: new rows cannot be labelled"
         )
-    sites = read_sites([new], columns=tuple(result["columns"]), missing=missing)
+    told = {**table_options(split_lists(context.params)), "columns": result["columns"]}
+    sites = read_sites(one_site=[new], **told)
+    for note in sites.notes:
+        print(f"note: {note}", file=sys.stderr)
+    (table,) = sites.tables
     box = box_of(result)
     centers = box.scale(np.array(result["centers"]))
-    rows = box.scale(sites.tables[0].values)
-    labels = sites.tables[0].in_input_order(assign(rows, centers)[0])
-    text = "\n".join(["cluster", *(str(label) for label in labels)]) + "\n"
+    labels = table.in_input_order(assign(box.scale(table.values), centers)[0])
+    text = "".join(label_lines(labels, table.ids))
     if out is None:
         typer.echo(text, nl=False)
     else:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,6 +79,8 @@ def _read_own(folder: Path) -> OwnRows:
         raise InputError(f"{member.data} has changed since the run")
     columns = tuple(read_result(folder)["columns"])
     places = [table.columns.index(name) for name in columns]
-    lines = (folder / "labels.csv").read_text(encoding="utf-8").split()[1:]
+    with open(folder / "labels.csv", encoding="utf-8", newline="") as file:
+        # Ids may stand before the labels.
+        lines = [row[-1] for row in csv.reader(file)][1:]
     labels = np.array([int(line) for line in lines], dtype=np.int64)[sites.kept[0]]
     return OwnRows(table.values[:, places], labels, columns)

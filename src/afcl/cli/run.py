@@ -15,8 +15,6 @@ from afcl.cli.settings import (
     MISSING,
     AtLeastTwo,
     Cohort,
-    Columns,
-    Drop,
     Granularity,
     Holders,
     Seed,
@@ -24,6 +22,19 @@ from afcl.cli.settings import (
     Stream,
     bounds,
     settings,
+)
+from afcl.cli.tables import (
+    SITES,
+    Columns,
+    Decimal,
+    Drop,
+    Encoding,
+    Folders,
+    IdColumn,
+    Null,
+    NumericOnly,
+    Separator,
+    table_options,
 )
 from afcl.registry import LEVELS, criteria, ways_to_write
 from afcl.reliance import (
@@ -43,11 +54,7 @@ RIVAL_SENT = "docs/methods.md says what this method uploads"
 
 
 Sites = Annotated[
-    list[Path],
-    typer.Argument(
-        help="One file per site (CSV, TSV or Parquet), or a folder of them.",
-        metavar="SITE",
-    ),
+    list[Path] | None, typer.Argument(help=SITES, metavar="SITE", show_default=False)
 ]
 Out = Annotated[Path, typer.Option(help="Folder for the results.", metavar="DIR")]
 Participation = Annotated[
@@ -106,8 +113,9 @@ Force = Annotated[
 
 def run(
     context: typer.Context,
-    sites: Sites,
     out: Out,
+    sites: Sites = None,
+    folders: Folders = [],
     participation: Participation = None,
     preset: Preset = None,
     method: MethodName = None,
@@ -120,7 +128,13 @@ def run(
     seed: Seed = None,
     columns: Columns = [],
     drop: Drop = [],
+    numeric_only: NumericOnly = None,
+    id: IdColumn = None,
     missing: Missing = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    null: Null = [],
     n_seeds: Seeds = None,
     max_clusters: Most = None,
     criterion: Criterion = None,
@@ -142,7 +156,7 @@ def run(
     """
     # The context has what was typed under the names that a TOML file uses.
     chosen = settings(config, context.params)
-    result, was_done = cluster_files(sites, out, chosen, force, stream)
+    result, was_done = cluster_files(sites or [], out, chosen, force, stream, folders)
     if as_json:
         typer.echo(json.dumps(result, indent=2))
         return
@@ -162,10 +176,12 @@ def cluster_files(
     chosen: dict[str, Any],
     force: bool,
     stream: bool | None = None,
+    folders: Sequence[Path] = (),
 ) -> tuple[dict[str, Any], bool]:
     """Run on files and write the folder; say whether it was done already."""
     from afcl import __version__
     from afcl.cli.execute import execute
+    from afcl.data.places import site_places
     from afcl.data.sites import open_sites
     from afcl.methods.presets import at_default_level
     from afcl.privacy import EXACT_WARNING, parse_level, too_small
@@ -175,17 +191,16 @@ def cluster_files(
 
     method, options, level = chosen_method(chosen)
     public = bounds(chosen["ranges"])
-    options, reason = at_default_level(method, options, len(paths))
+    places, notes = site_places(paths, folders)
+    options, reason = at_default_level(method, options, len(places))
     level = options["privacy"] if reason else level
-    requirements(method, method.parameters(**options), public or "minmax", len(paths))
+    requirements(method, method.parameters(**options), public or "minmax", len(places))
     least = 1
     if level not in ("exact", "affine", "rival"):
         least = max(chosen["min_cell"], parse_level(level).group)
     sites = open_sites(
-        paths,
-        columns=chosen["columns"] or None,
-        drop=chosen["drop"],
-        missing=chosen["missing"],
+        places,
+        **table_options(chosen),
         min_rows=least,
         stream=stream,
         whole="" if reads_in_parts(level) else _needing(chosen, level),
@@ -201,7 +216,7 @@ def cluster_files(
     finished = open_folder(out, identity, force)
     if finished is not None:
         return finished, True
-    for note in sites.notes:
+    for note in (*notes, *sites.notes):
         print(f"note: {note}", file=sys.stderr)
     if level == "exact":
         print(f"warning: {EXACT_WARNING}", file=sys.stderr)

@@ -10,16 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from afcl.cli.tables import LISTS, split_lists
 from afcl.exceptions import InputError
 
 # ------------------------------------------------- options of more than one command
 
-Columns = Annotated[
-    list[str], typer.Option(help="Use only this column; repeat for more.")
-]
-Drop = Annotated[
-    list[str], typer.Option(help="Leave out this column; repeat for more.")
-]
 MISSING = "Rows with missing values: error or drop."
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random (0).")]
 Cohort = Annotated[
@@ -86,6 +81,12 @@ DEFAULTS: dict[str, Any] = {
     "columns": (),
     "drop": (),
     "missing": "error",
+    "numeric_only": False,
+    "id": None,
+    "separator": None,
+    "decimal": None,
+    "encoding": None,
+    "null": (),
     "n_seeds": "auto",
     "max_clusters": "auto",
     "criterion": "auto",
@@ -95,7 +96,7 @@ DEFAULTS: dict[str, Any] = {
     "contacts": 3,
     "max_rounds": 100,
 }
-_LISTS = ("columns", "drop", "ranges")
+_LISTS = (*LISTS, "ranges")
 #: Numbers, or "auto": whatever there are.
 _COUNTS = ("n_seeds", "max_clusters")
 
@@ -111,7 +112,7 @@ def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in flags.items()
         if name in DEFAULTS and value not in (None, (), [])
     }
-    merged = {**DEFAULTS, **written, **typed}
+    merged = {**DEFAULTS, **written, **split_lists(typed)}
     for name in _LISTS:
         merged[name] = tuple(merged[name])
     merged["participation"] = participation(merged["participation"])

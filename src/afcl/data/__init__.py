@@ -6,6 +6,7 @@ Light to import: Polars and scikit-learn are loaded by the functions that need t
 
 from __future__ import annotations
 
+from afcl.data.dialect import Dialect
 from afcl.data.frames import from_frames
 from afcl.data.names import site_names
 from afcl.data.sites import Sites, read_sites
@@ -21,6 +22,7 @@ from afcl.data.synthetic import make_mixture, make_sd1, make_sd2, random_mixture
 from afcl.data.tables import Table, fingerprint, in_input_order
 
 __all__ = [
+    "Dialect",
     "Sites",
     "Table",
     "column_split",

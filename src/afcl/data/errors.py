@@ -9,10 +9,11 @@ from pathlib import Path
 
 from afcl.exceptions import InputError
 
-#: Separators by file ending; anything here may also end in `.gz`.
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
+#: What is expected between the cells of text, by file ending, which `.gz` may follow.
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ",", ".dat": ",", ".data": ","}
+PARQUET, EXCEL = ".parquet", ".xlsx"
 #: Endings that can be read, longest first.
-ENDINGS = (".csv.gz", ".tsv.gz", ".csv", ".tsv", ".parquet")
+ENDINGS = (*(e + ".gz" for e in SEPARATORS), *SEPARATORS, PARQUET, EXCEL)
 #: Cells of a text column (in lower case) that mean "no value".
 MISSING = ("", "?", "na", "n/a", "nan", "none", "null")
 #: Cells of a text column (in lower case) that are booleans.
@@ -41,10 +42,15 @@ def unreadable(path: Path, error: BaseException) -> InputError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     if "more fields" in reason:
         return fail(
-            f"{path}: a row has more fields than the header; correct the row, or quote "
-            "the cells that contain the separator"
+            f"{path}: a row has more fields than the header; correct the row, quote "
+            "the cells that contain the separator, or name it with --separator"
         )
-    what = "Parquet" if ending(path) == ".parquet" else "UTF-8 text"
+    if isinstance(error, UnicodeError) or "utf-8" in reason:
+        return fail(
+            f"{path}: not all of it can be read as text in that encoding; name the "
+            "right one, such as --encoding cp1252"
+        )
+    what = {PARQUET: "Parquet", EXCEL: "an Excel workbook"}.get(ending(path), "text")
     return fail(
         f"{path}: cannot be read ({reason}); check that it is {what} and save it anew"
     )
@@ -68,9 +74,22 @@ def excerpt(value: object) -> str:
     return text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…"
 
 
-def drop_option(name: str) -> str:
-    """Return the option that leaves a column out, as one would type it."""
-    return f"--drop {shlex.quote(name)}"
+def drop_option(*names: str) -> str:
+    r"""Return the option that leaves columns out, as one would type it.
+
+    Examples
+    --------
+    >>> drop_option("age", "last, first")
+    '--drop \'age,"last, first"\''
+    """
+    return f"--drop {shlex.quote(','.join(map(_in_list, names)))}"
+
+
+def _in_list(name: str) -> str:
+    """Return a name as it stands in a list parted by commas, quoted as in CSV."""
+    if not set(name) & set(',"\r\n') and name == name.strip():
+        return name
+    return '"' + name.replace('"', '""') + '"'
 
 
 def rows_in_words(count: int) -> str:

@@ -13,6 +13,8 @@ from afcl.data.errors import ending, fail
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
+NO_FILES = "no files given; name a file per site, or a folder of them"
+
 
 def site_names(paths: Iterable[AnyPath]) -> tuple[str, ...]:
     """Name the sites after their files; equal names get their folders in front.
@@ -27,7 +29,7 @@ def site_names(paths: Iterable[AnyPath]) -> tuple[str, ...]:
     """
     files = [Path(path) for path in paths]
     if not files:
-        raise fail("no files given; name one .csv, .tsv or .parquet file per site")
+        raise fail(NO_FILES)
     full = [Path(os.path.abspath(path)) for path in files]
     for path, times in zip(files, map(Counter(full).__getitem__, full), strict=True):
         if times > 1:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from afcl._typing import Bools
-from afcl.data.errors import ending, fail
-from afcl.data.files import names_in, rows_in
+from afcl.data.cells import NotNumbers, OddCell, described
+from afcl.data.columns import Asked, common_columns, matched
+from afcl.data.dialect import UNKNOWN, Dialect
+from afcl.data.errors import EXCEL, PARQUET, ending, fail
 from afcl.data.names import AnyPath, site_names
-from afcl.data.parquet import can_stream_parquet
-from afcl.data.sources import SiteFiles, common_columns, site_files
+from afcl.data.parquet import can_stream_parquet, parquet_names, parquet_rows
+from afcl.data.places import site_places
+from afcl.data.sources import SiteFiles, odd_columns, site_files
 from afcl.data.stream import StreamedTable
 from afcl.data.tables import Table, read_table
 
@@ -66,21 +69,27 @@ class Sites(Generic[T]):
 
 
 def read_sites(
-    paths: Iterable[AnyPath],
+    paths: Iterable[AnyPath] = (),
     columns: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     missing: str = "error",
     min_rows: int = 1,
+    *,
+    one_site: Iterable[AnyPath] = (),
+    dialect: Dialect = UNKNOWN,
+    numeric_only: bool = False,
+    id_column: str | None = None,
 ) -> Sites[Table]:
-    """Read one file or folder per site; restrict all to their common columns.
+    """Read one file per site; restrict all to their common columns.
 
     Parameters
     ----------
     paths : iterable of paths
-        `.csv`, `.tsv` (both also with `.gz`) or `.parquet`, with column names; or a
-        folder of such files, which follow one another by name and have the same
-        columns. Integers, floats, booleans (as 0 and 1) and numbers written as text
-        are numbers; an empty cell, `NA`, `NaN`, `null` and the like are missing.
+        Text (`.csv`, `.tsv`, `.txt`, `.dat`, `.data`, all also with `.gz`), `.parquet`
+        or `.xlsx`, with column names; or folders of such files, each of which is a
+        site. Integers, floats, booleans (as 0 and 1) and numbers written as text are
+        numbers; an empty cell, `NA`, `NaN`, `null` and the like are missing. Names that
+        differ in white space, upper and lower case only are the same.
     columns : sequence of str, optional
         Use only these, in this order; every file must have them. By default all
         columns that every file has, in the order of the first file.
@@ -90,6 +99,15 @@ def read_sites(
         What to do about rows with missing values. Infinite values are never accepted.
     min_rows : int
         Fewest rows that a site may have.
+    one_site : iterable of paths
+        Folders that are one site each: their files follow one another by name and have
+        the same columns. These sites come last.
+    dialect : Dialect
+        What is known of the way text is written; the rest is found out, file by file.
+    numeric_only : bool
+        Whether columns that are not of numbers at some site are left out.
+    id_column : str, optional
+        What rows are called by: no feature; `ids` of every table has it.
 
     Returns
     -------
@@ -100,24 +118,41 @@ def read_sites(
     InputError
         With one line that says what is wrong and what to do.
     """
-    read = open_sites(paths, columns, drop, missing, min_rows, stream=False)
-    return cast("Sites[Table]", read)
+    places, notes = site_places(paths, one_site)
+    read = open_sites(
+        places,
+        columns,
+        drop,
+        missing,
+        min_rows,
+        stream=False,
+        dialect=dialect,
+        numeric_only=numeric_only,
+        id_column=id_column,
+    )
+    return cast("Sites[Table]", replace(read, notes=(*notes, *read.notes)))
 
 
 def open_sites(
-    paths: Iterable[AnyPath],
+    places: Iterable[AnyPath],
     columns: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     missing: str = "error",
     min_rows: int = 1,
     stream: bool | None = None,
     whole: str = "",
+    *,
+    dialect: Dialect = UNKNOWN,
+    numeric_only: bool = False,
+    id_column: str | None = None,
 ) -> Sites[SiteTable]:
     """Read the sites as :func:`~afcl.data.read_sites` does, or make them ready to.
 
     Parameters
     ----------
-    paths, columns, drop, missing, min_rows
+    places : iterable of paths
+        A file or a folder for every site.
+    columns, drop, missing, min_rows, dialect, numeric_only, id_column
         As in :func:`~afcl.data.read_sites`.
     stream : bool, optional
         Whether the rows stay in their files. By default they do if all sites together
@@ -127,41 +162,75 @@ def open_sites(
     """
     if missing not in ("error", "drop"):
         raise fail(f"missing is {missing!r}; use 'error' or 'drop'")
-    places = [Path(path) for path in paths]
-    names = site_names(places)
-    sites = [site_files(path) for path in places]
-    common, left_out = common_columns(sites, columns, drop)
-    notes = [note for site in sites for note in site.notes] + left_out
+    paths = [Path(path) for path in places]
+    names = site_names(paths)
+    dialect = dialect.checked()
+    looked_at = [site_files(path, dialect) for path in paths]
+    asked = Asked(tuple(columns or ()), tuple(drop), id_column)
+    sites, asked, notes = matched(looked_at, asked)
+    for site in sites:
+        site.check()
+    common, left_out = common_columns(sites, asked)
+    notes = [note for site in sites for note in site.notes] + notes + left_out
     if stream and whole:
         raise fail(f"--stream: {whole} needs all rows in memory; leave --stream out")
     if stream is None:
         stream, why_not = _choose(sites, whole)
         notes += why_not
     read: Callable[..., SiteTable] = StreamedTable if stream else read_table
-    tables = tuple(
-        read(name, site, common, missing, min_rows)
-        for name, site in zip(names, sites, strict=True)
-    )
+
+    def read_all(columns: tuple[str, ...]) -> tuple[SiteTable, ...]:
+        return tuple(
+            read(name, site, columns, missing, min_rows, asked.id_column)
+            for name, site in zip(names, sites, strict=True)
+        )
+
+    try:
+        tables = read_all(common)
+    except NotNumbers as error:
+        # One column is told; here all are, at all sites.
+        odd = odd_columns(sites, common) or error.odd
+        if not numeric_only:
+            raise NotNumbers(odd) from None
+        common, left_out = _without(odd, common)
+        notes += left_out
+        tables = read_all(common)
     notes += [note for table in tables for note in table.notes]
     return Sites(tables, tuple(notes))
 
 
+def _without(
+    odd: Sequence[OddCell], columns: tuple[str, ...]
+) -> tuple[tuple[str, ...], list[str]]:
+    """Return the columns of numbers, and a note on the others."""
+    text = {cell.column for cell in odd}
+    left = tuple(name for name in columns if name not in text)
+    if not left:
+        raise fail(
+            f"--numeric-only leaves no column to use: {described(odd)}; write numbers "
+            "into the files"
+        )
+    which = "column" if len(odd) == 1 else "columns"
+    return left, [f"{which} left out, not numbers: {described(odd, len(odd))}"]
+
+
 def _choose(sites: Sequence[SiteFiles], whole: str) -> tuple[bool, list[str]]:
     """Return whether to stream, and a note if that would be better but cannot be."""
-    files = [file for site in sites for file in site.files]
+    files = [file.path for site in sites for file in site.files]
     size = sum(map(size_in_memory, files))
     if size <= STREAM_ABOVE:
         return False, []
     about = f"about {size / 1e9:.1f} GB are read into memory"
     if whole:
         return False, [f"{about}: {whole} needs all rows there"]
-    if not can_stream_parquet() and any(ending(f) == ".parquet" for f in files):
+    if not can_stream_parquet() and any(ending(f) == PARQUET for f in files):
         return False, [f"{about}; to stream them: pip install 'afcl[stream]'"]
     return True, []
 
 
 def size_in_memory(path: Path) -> int:
     """Return about how many bytes a file takes in memory: its numbers, or its text."""
-    if ending(path) == ".parquet":
-        return rows_in(path) * len(names_in(path)[0]) * 8
-    return os.path.getsize(path) * (UNPACKED if ending(path).endswith(".gz") else 1)
+    if ending(path) == PARQUET:
+        return parquet_rows(path) * len(parquet_names(path)) * 8
+    packed = ending(path).endswith(".gz") or ending(path) == EXCEL
+    return os.path.getsize(path) * (UNPACKED if packed else 1)

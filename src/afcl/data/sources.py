@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a site's rows are in: a file, or a folder of files that follow one another.
 
-Here it is settled which columns count, and every part that is read is checked.
+Every part that is read is checked here.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.data.errors import drop_option, ending, fail, listed, rows_in_words
-from afcl.data.files import matrix, names_in, no_rows, read_frames
-from afcl.exceptions import InputError
+from afcl.data.cells import OddCell, matrix, numbers, odd_cell
+from afcl.data.dialect import Dialect
+from afcl.data.errors import drop_option, fail, rows_in_words
+from afcl.data.files import DataFile, no_rows, open_file, read_frames
+from afcl.data.places import files_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,105 +28,62 @@ class SiteFiles:
     ----------
     path : Path
         The file or folder, as it was named.
-    files : tuple of Path
+    files : tuple of DataFile
         The file, or those of the folder by name.
-    columns : tuple of str
-        What every one of them has.
     notes : tuple of str
         What was left out and why, one line each.
     """
 
     path: Path
-    files: tuple[Path, ...]
-    columns: tuple[str, ...]
+    files: tuple[DataFile, ...]
     notes: tuple[str, ...]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What every one of the files has."""
+        return self.files[0].columns
 
-def site_files(path: Path) -> SiteFiles:
-    """Look into a file or folder, as far as to its column names."""
-    files, notes = _files(path)
-    columns: tuple[str, ...] = ()
-    for file in files:
-        names, left_out = names_in(file)
-        notes += left_out
-        columns = columns or tuple(names)
-        if set(names) != set(columns):
-            odd = min(set(names) ^ set(columns))
-            has, lacks = (file, files[0]) if odd in names else (files[0], file)
-            raise fail(
-                f"{lacks}: has no column {odd!r}, but {has} has; the files of a folder "
-                "are one site and need the same columns"
-            )
-    return SiteFiles(path, tuple(files), columns, tuple(notes))
-
-
-def _files(path: Path) -> tuple[list[Path], list[str]]:
-    """Return the files at a path, and notes on those that are left out."""
-    if not os.path.isdir(path):
-        return [path], []
-    found = sorted(p for p in path.iterdir() if p.name[0] not in "._")
-    files = [p for p in found if ending(p) and p.is_file() and p.stat().st_size]
-    if not files:
-        raise fail(
-            f"{path}: a folder without .csv, .tsv or .parquet files; name the site's "
-            "file, or a folder that holds its files"
-        )
-    left = [p for p in found if p not in files]
-    return files, [f"{p} left out: not a table" for p in left]
-
-
-def common_columns(
-    sites: Sequence[SiteFiles], columns: Sequence[str] | None, drop: Sequence[str]
-) -> tuple[tuple[str, ...], list[str]]:
-    """Return the columns to use, and notes on those that not every site has."""
-    _check_asked(sites, columns, drop)
-    every = dict.fromkeys(name for site in sites for name in site.columns)
-    wanted = [c for c in every if c not in drop and (not columns or c in columns)]
-    lacking = {
-        c: next((s.path for s in sites if c not in s.columns), None) for c in wanted
-    }
-    order = dict.fromkeys(columns or sites[0].columns)
-    common = tuple(c for c in order if c in lacking and lacking[c] is None)
-    if not common:
-        raise _nothing_common(sites, set(wanted))
-    notes = [
-        f"column {c!r} left out: {path} does not have it"
-        for c, path in lacking.items()
-        if path is not None
-    ]
-    return common, notes
-
-
-def _check_asked(
-    sites: Sequence[SiteFiles], columns: Sequence[str] | None, drop: Sequence[str]
-) -> None:
-    """Refuse names that the files do not know."""
-    for name in columns or ():
-        for site in sites:
-            if name not in site.columns:
+    def check(self) -> None:
+        """Refuse files that have not the same columns."""
+        first = self.files[0]
+        for file in self.files:
+            if set(file.columns) != set(first.columns):
+                odd = min(set(file.columns) ^ set(first.columns))
+                has, lacks = (file, first) if odd in file.columns else (first, file)
                 raise fail(
-                    f"{site.path}: --columns names {name!r}, which it does not have; "
-                    f"it has {listed(site.columns)}"
+                    f"{lacks.path}: has no column {odd!r}, but {has.path} has; the "
+                    "files of a folder are one site and need the same columns"
                 )
-    every = tuple(dict.fromkeys(name for site in sites for name in site.columns))
-    for name in drop:
-        if name not in every:
-            raise fail(
-                f"--drop names {name!r}, which no file has; they have {listed(every)}"
-            )
 
 
-def _nothing_common(sites: Sequence[SiteFiles], wanted: set[str]) -> InputError:
-    """Say why no column is left."""
-    have = [[c for c in site.columns if c in wanted] for site in sites]
-    if not any(have):
-        return fail("--drop leaves no column to use; name fewer columns there")
-    apart = (i for i in range(1, len(have)) if not set(have[i]) & set(have[0]))
-    i = next(apart, 1)
-    return fail(
-        f"no column is in every file: {sites[0].path} has {listed(have[0])}; "
-        f"{sites[i].path} has {listed(have[i])}; rename the columns so that they agree"
-    )
+def site_files(path: Path, dialect: Dialect) -> SiteFiles:
+    """Look into a file or folder, as far as to its column names."""
+    paths, notes = files_at(path)
+    if len(paths) > 1:
+        notes.append(f"{path}: {len(paths)} files, taken as one site")
+    files = []
+    for place in paths:
+        file, found = open_file(place, dialect)
+        files.append(file)
+        notes += found
+    return SiteFiles(path, tuple(files), tuple(notes))
+
+
+def odd_columns(sites: Sequence[SiteFiles], columns: Sequence[str]) -> list[OddCell]:
+    """Return every column that is not of numbers at some site, with a cell of it."""
+    found: dict[str, OddCell] = {}
+    for file in (file for site in sites for file in site.files):
+        # What is known not to be numbers is not looked at again.
+        left = [name for name in columns if name not in found]
+        before = 0
+        for frame in read_frames(file, left, streamed=True) if left else ():
+            for series in frame:
+                odd = numbers(series, file.written)[1]
+                if odd is not None and series.name not in found:
+                    cell = odd_cell(odd, series, file.path, before, file.written)
+                    found[series.name] = cell
+            before += frame.height
+    return [found[name] for name in columns if name in found]
 
 
 class SiteReader:
@@ -153,13 +111,14 @@ class SiteReader:
 
     def parts(self, streamed: bool) -> Iterator[tuple[Floats, Bools]]:
         """Yield the rows part by part, and which of them are complete."""
-        for path in self._site.files:
+        for file in self._site.files:
             before, first, incomplete = self.n_rows, "", 0
-            for frame in read_frames(path, self._columns, streamed):
-                values = matrix(frame, path, self.n_rows - before)
+            for frame in read_frames(file, self._columns, streamed):
+                seen = self.n_rows - before
+                values = matrix(frame, file.path, seen, file.written)
                 kept = self._complete(values)
                 if not (first or kept.all()):
-                    first = self._hole(values, kept, self.n_rows - before)
+                    first = self._hole(values, kept, seen)
                 self.n_rows += kept.size
                 incomplete += kept.size - int(kept.sum())
                 yield values, kept
@@ -167,7 +126,7 @@ class SiteReader:
             self.n_kept += size - incomplete
             if incomplete and self._missing == "error":
                 raise fail(
-                    f"{path}: {first} has no value "
+                    f"{file.path}: {first} has no value "
                     f"({rows_in_words(incomplete)} of {size} incomplete); "
                     "fill it in or leave such rows out with --missing drop"
                 )

@@ -14,8 +14,9 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.data.errors import ending, fail
+from afcl.data.errors import PARQUET, ending, fail
 from afcl.data.files import rows_in
+from afcl.data.ids import StreamedIds
 from afcl.data.parquet import memory_needed
 from afcl.data.sources import SiteFiles, SiteReader
 from afcl.data.tables import (
@@ -53,10 +54,12 @@ class StreamedTable:
         What to do about rows with missing values.
     min_rows : int
         Fewest rows that a site may have.
+    id_column : str, optional
+        What rows are called by.
 
     Attributes
     ----------
-    name, columns, path
+    name, columns, path, ids
         As in :class:`~afcl.data.Table`.
     shape : tuple of int
         Numbers of rows that are complete, and of columns.
@@ -78,8 +81,10 @@ class StreamedTable:
         columns: tuple[str, ...],
         missing: str = "error",
         min_rows: int = 1,
+        id_column: str | None = None,
     ) -> None:
         self.name, self.columns, self.path = name, columns, site.path
+        self.ids = None if id_column is None else StreamedIds(id_column, site.files)
         self._site = site
         self._missing = missing
         self._stamps = _stamps(site)
@@ -216,7 +221,7 @@ class StreamedTable:
 
 
 def _stamps(site: SiteFiles) -> list[tuple[int, int]]:
-    found = [os.stat(file) for file in site.files]
+    found = [os.stat(file.path) for file in site.files]
     return [(about.st_size, about.st_mtime_ns) for about in found]
 
 
@@ -224,10 +229,11 @@ def _much(site: SiteFiles, columns: Sequence[str]) -> list[str]:
     """Say so if a file needs much memory even when it is read in parts."""
     notes = []
     for file in site.files:
-        need = memory_needed(file, columns) if ending(file) == ".parquet" else 0
+        own = [file.own.get(name, name) for name in columns]
+        need = memory_needed(file.path, own) if ending(file.path) == PARQUET else 0
         if need > MUCH:
             notes.append(
-                f"{file}: reading {len(columns)} columns side by side may take "
+                f"{file.path}: reading {len(columns)} columns side by side may take "
                 f"{need / 1e9:.1f} GB; row groups of 8,192 rows would take less"
             )
     return notes

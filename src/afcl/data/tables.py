@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afcl._typing import Bools, Floats, Ints
+from afcl.data.ids import Ids, held_ids
 from afcl.data.sources import SiteFiles, SiteReader
 
 #: Whole numbers modulo 2^64.
@@ -46,6 +47,8 @@ class Table:
         Which rows of the file are in the table; None: all.
     notes : tuple of str
         What was left out and why.
+    ids : Ids or None
+        What the owner calls every row of the file; never sent.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Table:
     path: Path | None
     kept: Bools | None = None
     notes: tuple[str, ...] = ()
+    ids: Ids | None = None
     streamed: ClassVar[bool] = False
 
     @property
@@ -81,7 +85,12 @@ class Table:
 
 
 def read_table(
-    name: str, site: SiteFiles, columns: tuple[str, ...], missing: str, min_rows: int
+    name: str,
+    site: SiteFiles,
+    columns: tuple[str, ...],
+    missing: str,
+    min_rows: int,
+    id_column: str | None = None,
 ) -> Table:
     """Read one site into memory."""
     reader = SiteReader(site, columns, missing)
@@ -91,8 +100,9 @@ def read_table(
         masks.append(kept)
     reader.check(min_rows)
     values = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    left_out = tuple(reader.notes())
-    return Table(name, values, columns, site.path, np.concatenate(masks), left_out)
+    kept, left_out = np.concatenate(masks), tuple(reader.notes())
+    ids = None if id_column is None else held_ids(site.files, id_column)
+    return Table(name, values, columns, site.path, kept, left_out, ids)
 
 
 def in_input_order(labels: Ints, kept: Bools) -> Ints:

@@ -78,6 +78,8 @@ class ClusterTable:
 
     #: The rows are read part by part, and labels are never gathered.
     streamed = True
+    #: Rows have no names beside their place.
+    ids = None
 
     def __init__(self, collection: Any) -> None:
         names, self._delayed = _opened(collection)

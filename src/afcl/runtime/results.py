@@ -16,6 +16,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +25,8 @@ import numpy as np
 from afcl import __version__
 from afcl._typing import ClientId, Ints
 from afcl.core.protocol import Clustering, Trust
+from afcl.data.columns import CLUSTER
+from afcl.data.ids import Ids
 from afcl.exceptions import InputError
 from afcl.owner_only import make_folder, owner_only
 from afcl.runtime.coordinator import Finished, Tally
@@ -248,14 +251,19 @@ def tree_of(clustering: Clustering) -> dict[str, Any] | None:
 
 
 def write_result(
-    folder: Path, result: Mapping[str, Any], labels: Mapping[str, Ints | Iterable[Ints]]
+    folder: Path,
+    result: Mapping[str, Any],
+    labels: Mapping[str, Ints | Iterable[Ints]],
+    ids: Mapping[str, Ids | None] | None = None,
 ) -> None:
     """Write labels, centres, path and, last, ``result.json``.
 
-    A site's labels are one array, or parts that are read as they are written.
+    A site's labels are one array, or parts that are read as they are written. What the
+    rows of a site are called by stands beside them.
     """
     for name, values in labels.items():
-        write_labels(folder / LABELS / f"{name}.csv", values)
+        called = None if ids is None else ids.get(name)
+        write_labels(folder / LABELS / f"{name}.csv", values, called)
     if result["centers"] is not None:
         numbered = zip(
             range(result["n_clusters"]),
@@ -288,22 +296,49 @@ def write_result_file(
     write_text(folder / RESULT, text, private)
 
 
-def write_labels(path: Path, labels: Ints | Iterable[Ints]) -> None:
+def write_labels(
+    path: Path, labels: Ints | Iterable[Ints], ids: Ids | None = None
+) -> None:
     """Write a site's labels, a line for every row of its file, for its owner alone."""
-    parts = [labels] if isinstance(labels, np.ndarray) else labels
     with _whole(path, private=True) as file:
-        file.write("cluster\n")
-        for part in parts:
-            for start in range(0, part.shape[0], LINES):
-                few = part[start : start + LINES].tolist()
-                file.write("".join([f"{label}\n" for label in few]))
+        for text in label_lines(labels, ids):
+            file.write(text)
+
+
+def label_lines(labels: Ints | Iterable[Ints], ids: Ids | None = None) -> Iterator[str]:
+    """Yield the lines of a file of labels, many at a time; ids stand before labels."""
+    parts = [labels] if isinstance(labels, np.ndarray) else labels
+    if ids is not None:
+        yield from _beside(ids, parts)
+        return
+    yield f"{CLUSTER}\n"
+    for part in parts:
+        for start in range(0, part.shape[0], LINES):
+            few = part[start : start + LINES].tolist()
+            yield "".join([f"{label}\n" for label in few])
+
+
+def _beside(ids: Ids, parts: Iterable[Ints]) -> Iterator[str]:
+    names = chain.from_iterable(ids.parts())
+    labels = chain.from_iterable(part.tolist() for part in parts)
+    pairs = zip(names, labels, strict=True)
+    yield _csv([ids.name, CLUSTER], ())
+    try:
+        while few := list(islice(pairs, LINES)):
+            yield _csv(few[0], few[1:])
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"the column {ids.name} has changed while it was read; start again"
+        ) from None
 
 
 def _blank(value: float | None) -> float | str:
     return "" if value is None else value
 
 
-def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _csv(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([csv_cell(cell) for cell in row] for row in (header, *rows))

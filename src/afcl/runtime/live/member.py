@@ -362,10 +362,10 @@ def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) 
     if isinstance(source, Table):
         rows = site.to_label(asked.terms, clustering.centers)
         (labels,) = counted([label(rows.table())])
-        write_labels(folder / LABELED, source.in_input_order(labels))
+        write_labels(folder / LABELED, source.in_input_order(labels), source.ids)
     else:
         parts = counted(site.agreed(asked.terms).map(label))
-        write_labels(folder / LABELED, source.in_input_order(parts))
+        write_labels(folder / LABELED, source.in_input_order(parts), source.ids)
     result = read_facts(asked.facts, asked.terms.columns)
     result["site"] = {
         "name": member.name,

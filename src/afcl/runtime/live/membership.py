@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from afcl.core.gaps import IMPUTE, KEEPING
+from afcl.data.dialect import UNKNOWN, Dialect
 from afcl.data.sites import Sites, SiteTable, open_sites
 from afcl.data.tables import Table
 from afcl.exceptions import AfclError, InputError
@@ -20,7 +21,7 @@ from afcl.runtime.results import write_text
 #: The file that holds it, in the site's folder.
 SITE = "site.json"
 #: Fields that are lists in the file.
-LISTS = ("columns", "drop", "steps", "met")
+LISTS = ("columns", "drop", "null", "steps", "met")
 #: What a file of rows ends with if it is a program that finds them.
 PROGRAM = ".py"
 #: What such a program defines.
@@ -38,8 +39,12 @@ class Membership:
 
     Attributes
     ----------
-    data, columns, drop, missing
+    data, columns, drop, missing, numeric_only
         The file and which of it counts, as in ``afcl run``.
+    separator, decimal, encoding, null
+        How text in it is written, as far as that is said.
+    id
+        The column that names its rows, which is for the site alone.
     name, units
         What the site says of itself.
     min_cell, method, privacy
@@ -78,6 +83,12 @@ class Membership:
     columns: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     missing: str = "error"
+    numeric_only: bool = False
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    null: tuple[str, ...] = ()
+    id: str | None = None
     units: Mapping[str, str] = field(default_factory=dict)
     min_cell: int = 5
     method: str = "afcl"
@@ -134,16 +145,25 @@ class Membership:
             min_rows=self.min_cell,
             stream=self.stream,
             whole=whole,
+            dialect=self.dialect,
+            numeric_only=self.numeric_only,
+            id_column=self.id,
         )
+
+    @property
+    def dialect(self) -> Dialect:
+        """What is said of the way the site's text is written."""
+        return Dialect(self.separator, self.decimal, self.encoding, self.null)
 
     def _run(self, whole: str) -> Sites[SiteTable]:
         """Let the site's own program say where the rows are."""
         if whole:
             raise InputError(f"{whole} needs all rows in memory: give --data a table")
-        if self.columns or self.drop or self.missing != "error":
+        told = self.columns or self.drop or self.numeric_only or self.id
+        if told or self.missing != "error" or self.dialect != UNKNOWN:
             raise InputError(
-                f"--columns, --drop and --missing are for tables: {self.data} is a "
-                "program, let it choose"
+                "--columns, --drop, --missing, --id and the like are for tables: "
+                f"{self.data} is a program, let it choose"
             )
         return Sites((rows_from(Path(self.data)),), ())
 

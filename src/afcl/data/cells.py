@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells that should be numbers: which are, which mean nothing, and which are not.
+
+Rows are counted from 1, the header not included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from afcl._typing import Bools, Floats
+from afcl.data.decimals import looks_like_a_number
+from afcl.data.dialect import USUAL, Written
+from afcl.data.errors import FLAGS, MISSING, drop_option, excerpt, fail
+from afcl.exceptions import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Columns that an error line describes; it names all of them.
+DESCRIBED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class OddCell:
+    """The first cell of a column that is not a number, in one file.
+
+    Attributes
+    ----------
+    column : str
+    path : Path
+        The file.
+    row : int
+        Counted from 1.
+    cell : object
+        What is there.
+    decimal : str
+        What numbers are read with there.
+    """
+
+    column: str
+    path: Path
+    row: int
+    cell: object
+    decimal: str = "."
+
+
+class NotNumbers(InputError):
+    """Columns that were to be numbers are not; `odd` has a cell of each."""
+
+    def __init__(self, odd: Sequence[OddCell]) -> None:
+        super().__init__(str(fail(_told(odd))))
+        self.odd = tuple(odd)
+
+
+def _told(odd: Sequence[OddCell]) -> str:
+    """Say which columns are no numbers, and how to leave them out."""
+    names = [cell.column for cell in odd]
+    if len(odd) == 1:
+        (only,) = odd
+        return (
+            f"{only.path}: column {only.column!r}, row {only.row} is "
+            f"{excerpt(only.cell)}, not a number{_hint(only)}; correct it or leave the "
+            f"column out with {drop_option(*names)}"
+        )
+    hint = next(filter(None, map(_hint, odd)), "")
+    return (
+        f"{len(odd)} columns are not numbers: {described(odd)}{hint}; leave them out "
+        f"with {drop_option(*names)} or --numeric-only"
+    )
+
+
+def described(odd: Sequence[OddCell], most: int = DESCRIBED) -> str:
+    """Name columns and a cell of each, so many at most."""
+    shown = [
+        f"{c.column} ({excerpt(c.cell)} in {c.path}, row {c.row})" for c in odd[:most]
+    ]
+    return ", ".join(shown + ["…"] * (len(odd) > most))
+
+
+def _hint(odd: OddCell) -> str:
+    """Say what is the matter with a cell that is a number elsewhere."""
+    if not looks_like_a_number(odd.cell):
+        return ""
+    other = "." if odd.decimal == "," else ","
+    return (
+        f" as numbers are read here, with {odd.decimal!r} before decimals (--decimal "
+        f"{other!r} for the other) and nothing between thousands"
+    )
+
+
+def numbers(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | None]:
+    """Return a column as float64, NaN where there is no value.
+
+    This is where a column is judged to be of numbers, and nowhere else.
+
+    Parameters
+    ----------
+    series : Series
+    written : Written
+        How cells of text are written, and what means "no value".
+
+    Returns
+    -------
+    values : ndarray of float
+    odd : ndarray of bool or None
+        Cells that hold something else than a number; None: there is none.
+    """
+    import polars as pl
+
+    if series.dtype in (pl.Categorical, pl.Enum):
+        series = series.cast(pl.String)
+    if series.dtype == pl.String:
+        values = _parsed(series, written.decimal)
+    elif series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null):
+        values = series.cast(pl.Float64)
+    else:
+        values = pl.repeat(None, len(series), dtype=pl.Float64, eager=True)
+    odd: Bools | None = None
+    if values.null_count():
+        odd = (values.is_null() & _has_value(series, written)).to_numpy()
+    array: Floats = values.to_numpy().astype(np.float64, copy=False)
+    if written.values:
+        array = np.where(np.isin(array, written.values), np.nan, array)
+    return array, odd if odd is not None and odd.any() else None
+
+
+def _parsed(series: pl.Series, decimal: str) -> pl.Series:
+    """Read text cells as numbers, true and false as 1 and 0; null elsewhere."""
+    import polars as pl
+
+    text = series.str.strip_chars()
+    if decimal == ",":
+        # A point would be one between thousands.
+        text = text.set(text.str.contains(".", literal=True).fill_null(False), "-")
+        text = text.str.replace(",", ".", literal=True)
+    values = text.cast(pl.Float64, strict=False)
+    if values.null_count() == 0:
+        return values
+    words = text.str.to_lowercase()
+    flags = words.replace_strict(FLAGS, default=None, return_dtype=pl.Float64)
+    return values.fill_null(flags)
+
+
+def _has_value(series: pl.Series, written: Written) -> pl.Series:
+    """Mark the cells that hold something other than a sign for "missing"."""
+    import polars as pl
+
+    if series.dtype != pl.String:
+        return series.is_not_null()
+    words = series.fill_null("").str.strip_chars().str.to_lowercase()
+    return ~words.is_in([*MISSING, *(word.lower() for word in written.words)])
+
+
+def matrix(
+    frame: pl.DataFrame, path: Path, before: int = 0, written: Written = USUAL
+) -> Floats:
+    """Return the cells of a frame as numbers; refuses text and infinite values.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    path : Path
+        The file, for error lines.
+    before : int
+        Rows of the file before the first one of the frame.
+    written : Written
+        How the cells are written.
+    """
+    values = np.empty((frame.height, frame.width))
+    for place, series in enumerate(frame):
+        values[:, place], odd = numbers(series, written)
+        if odd is not None:
+            raise NotNumbers([odd_cell(odd, series, path, before, written)])
+        _refuse_infinite(values[:, place], series, path, before)
+    return values
+
+
+def odd_cell(
+    odd: Bools, series: pl.Series, path: Path, before: int, written: Written
+) -> OddCell:
+    """Return the first of the cells that are no numbers."""
+    row = int(np.argmax(odd))
+    return OddCell(series.name, path, before + row + 1, series[row], written.decimal)
+
+
+def _refuse_infinite(
+    values: Floats, series: pl.Series, path: Path, before: int
+) -> None:
+    infinite = np.isinf(values)
+    if infinite.any():
+        row = int(np.argmax(infinite))
+        raise fail(
+            f"{path}: column {series.name!r}, row {before + row + 1} is "
+            f"{excerpt(series[row])}, and infinite values are never accepted; correct "
+            f"it or leave the column out with {drop_option(series.name)}"
+        )

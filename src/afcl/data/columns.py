@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which columns count: those that every site has, by whatever spelling, and asked for.
+
+Spellings that differ in upper and lower case or in white space are one name, unless a
+file has two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from afcl.data.errors import fail, listed
+from afcl.data.files import DataFile
+from afcl.data.sources import SiteFiles
+from afcl.exceptions import InputError
+
+#: The column of the files of labels that has the labels.
+CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of the columns.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Use only these, in this order; none: all that every site has.
+    drop : tuple of str
+        Leave these out.
+    id_column : str or None
+        What rows are called by: kept out of everything, and put beside the labels.
+    """
+
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    id_column: str | None = None
+
+
+def matched(
+    sites: Sequence[SiteFiles], asked: Asked
+) -> tuple[list[SiteFiles], Asked, list[str]]:
+    """Give columns that are spelt differently one name: that which comes first.
+
+    Spellings that are asked for come before those of the files.
+
+    Returns
+    -------
+    sites : list of SiteFiles
+    asked : Asked
+        With the names that columns go by.
+    notes : list of str
+        What was taken for what.
+    """
+    files = [file for site in sites for file in site.files]
+    wanted = [*asked.columns, *filter(None, [asked.id_column])]
+    names = _one_name_each(files, wanted)
+    notes = []
+    found = []
+    for site in sites:
+        called = [_called(file, names) for file in site.files]
+        notes += [note for file in called for note in _said(file)]
+        found.append(replace(site, files=tuple(called)))
+    dropped = tuple(names.get(_key(name), name) for name in asked.drop)
+    return found, replace(asked, drop=dropped), notes
+
+
+def _key(name: str) -> str:
+    return "".join(name.split()).casefold()
+
+
+def _one_name_each(files: Sequence[DataFile], wanted: Sequence[str]) -> dict[str, str]:
+    """Return the name that all spellings of a column go by, but for ambiguous ones."""
+    unclear: set[str] = set()
+    for spellings in (dict.fromkeys(wanted), *(file.columns for file in files)):
+        keys = [_key(name) for name in spellings]
+        unclear.update(key for key in keys if keys.count(key) > 1)
+    names: dict[str, str] = {}
+    for name in (*wanted, *(name for file in files for name in file.columns)):
+        names.setdefault(_key(name), name)
+    return {key: name for key, name in names.items() if key not in unclear}
+
+
+def _called(file: DataFile, names: dict[str, str]) -> DataFile:
+    columns = tuple(names.get(_key(name), name) for name in file.columns)
+    pairs = zip(columns, file.columns, strict=True)
+    own = {name: spelt for name, spelt in pairs if name != spelt}
+    return replace(file, columns=columns, own=own)
+
+
+def _said(file: DataFile) -> list[str]:
+    """Say what the columns of a file were taken for."""
+    pairs = [(spelt, name) for name, spelt in file.own.items()]
+    if not pairs:
+        return []
+    (spelt, name), *more = pairs
+    first = f"{spelt!r} of {file.path} is {name!r}"
+    return [listed([first, *(f"{spelt!r} is {name!r}" for spelt, name in more)])]
+
+
+def common_columns(
+    sites: Sequence[SiteFiles], asked: Asked
+) -> tuple[tuple[str, ...], list[str]]:
+    """Return the columns to use, and notes on those that not every site has."""
+    _check_asked(sites, asked)
+    columns = asked.columns
+    out = {*asked.drop, asked.id_column}
+    every = dict.fromkeys(name for site in sites for name in site.columns)
+    wanted = [c for c in every if c not in out and (not columns or c in columns)]
+    lacking = {
+        c: next((s.path for s in sites if c not in s.columns), None) for c in wanted
+    }
+    order = dict.fromkeys(columns or sites[0].columns)
+    common = tuple(c for c in order if c in lacking and lacking[c] is None)
+    if not common:
+        raise _nothing_common(sites, set(wanted))
+    notes = [
+        f"column {c!r} left out: {path} does not have it"
+        for c, path in lacking.items()
+        if path is not None
+    ]
+    return common, notes
+
+
+def _check_asked(sites: Sequence[SiteFiles], asked: Asked) -> None:
+    """Refuse names that the files do not know."""
+    by_option = [("--columns", name) for name in asked.columns]
+    if asked.id_column is not None:
+        by_option.append(("--id", asked.id_column))
+    for option, name in by_option:
+        for site in sites:
+            if name not in site.columns:
+                raise fail(
+                    f"{site.path}: {option} names {name!r}, which it does not have; "
+                    f"it has {listed(site.columns)}"
+                )
+    every = tuple(dict.fromkeys(name for site in sites for name in site.columns))
+    for name in asked.drop:
+        if name not in every:
+            raise fail(
+                f"--drop names {name!r}, which no file has; they have {listed(every)}"
+            )
+    if asked.id_column == CLUSTER:
+        raise fail(f"--id names {CLUSTER!r}, as labels are called; rename the column")
+
+
+def _nothing_common(sites: Sequence[SiteFiles], wanted: set[str]) -> InputError:
+    """Say why no column is left."""
+    have = [[c for c in site.columns if c in wanted] for site in sites]
+    if not any(have):
+        return fail("--drop leaves no column to use; name fewer columns there")
+    apart = (i for i in range(1, len(have)) if not set(have[i]) & set(have[0]))
+    i = next(apart, 1)
+    return fail(
+        f"no column is in every file: {sites[0].path} has {listed(have[0])}; "
+        f"{sites[i].path} has {listed(have[i])}; rename the columns so that they agree"
+    )
