@@ -130,6 +130,21 @@ def numbers(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools 
     return array, odd if odd is not None and odd.any() else None
 
 
+def texts(series: pl.Series, written: Written = USUAL) -> list[str | None]:
+    """Return the cells of a column as texts, None where there is no value."""
+    import polars as pl
+
+    if series.dtype.is_float():
+        # Numbers that stand for kinds: 1 and 1.0 are one of them.
+        whole = series.is_finite() & (series == series.round(0))
+        numbers = series.cast(pl.Int64, strict=False).cast(pl.String)
+        series = series.cast(pl.String).set(whole.fill_null(False), None)
+        series = series.fill_null(numbers)
+    cells = series.cast(pl.String, strict=False)
+    held = _has_value(cells, written)
+    return cells.set(~held, None).to_list()
+
+
 def _parsed(series: pl.Series, decimal: str) -> pl.Series:
     """Read text cells as numbers, true and false as 1 and 0; null elsewhere."""
     import polars as pl

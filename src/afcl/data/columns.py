@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from afcl.data.errors import fail, listed
 from afcl.data.files import DataFile
@@ -31,11 +32,14 @@ class Asked:
         Leave these out.
     id_column : str or None
         What rows are called by: kept out of everything, and put beside the labels.
+    everywhere : bool
+        Whether every site must have a column; otherwise two of them must.
     """
 
     columns: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     id_column: str | None = None
+    everywhere: bool = True
 
 
 def matched(
@@ -108,10 +112,9 @@ def common_columns(
     out = {*asked.drop, asked.id_column}
     every = dict.fromkeys(name for site in sites for name in site.columns)
     wanted = [c for c in every if c not in out and (not columns or c in columns)]
-    lacking = {
-        c: next((s.path for s in sites if c not in s.columns), None) for c in wanted
-    }
-    order = dict.fromkeys(columns or sites[0].columns)
+    enough = len(sites) if asked.everywhere else min(2, len(sites))
+    lacking = {c: _lacking(c, sites, enough) for c in wanted}
+    order = dict.fromkeys(columns or (sites[0].columns if asked.everywhere else every))
     common = tuple(c for c in order if c in lacking and lacking[c] is None)
     if not common:
         raise _nothing_common(sites, set(wanted))
@@ -123,9 +126,17 @@ def common_columns(
     return common, notes
 
 
+def _lacking(column: str, sites: Sequence[SiteFiles], enough: int) -> Path | None:
+    """Return a site that lacks a column, unless enough others have it."""
+    have = sum(column in site.columns for site in sites)
+    if have >= enough:
+        return None
+    return next(site.path for site in sites if column not in site.columns)
+
+
 def _check_asked(sites: Sequence[SiteFiles], asked: Asked) -> None:
     """Refuse names that the files do not know."""
-    by_option = [("--columns", name) for name in asked.columns]
+    by_option = [("--columns", name) for name in asked.columns if asked.everywhere]
     if asked.id_column is not None:
         by_option.append(("--id", asked.id_column))
     for option, name in by_option:
@@ -136,10 +147,12 @@ def _check_asked(sites: Sequence[SiteFiles], asked: Asked) -> None:
                     f"it has {listed(site.columns)}"
                 )
     every = tuple(dict.fromkeys(name for site in sites for name in site.columns))
-    for name in asked.drop:
-        if name not in every:
+    for option, names in (("--drop", asked.drop), ("--columns", asked.columns)):
+        unknown = [name for name in names if name not in every]
+        if unknown:
             raise fail(
-                f"--drop names {name!r}, which no file has; they have {listed(every)}"
+                f"{option} names {unknown[0]!r}, which no file has; they have "
+                f"{listed(every)}"
             )
     if asked.id_column == CLUSTER:
         raise fail(f"--id names {CLUSTER!r}, as labels are called; rename the column")

@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from afcl._typing import Floats
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: What stands between a category and its level in the name of a column.
 IS = "="
@@ -54,6 +51,37 @@ class Feature:
         ('colour=blue', 'colour=red')
         """
         return tuple(f"{self.name}{IS}{level}" for level in self.levels)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """How columns of numbers and texts become tables of numbers.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Of the files or frames, in order; what was left out is not among them.
+    features : tuple of Feature
+        The categories among them.
+    """
+
+    columns: tuple[str, ...]
+    features: tuple[Feature, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the tables."""
+        own = {feature.name: feature.columns for feature in self.features}
+        return tuple(n for c in self.columns for n in own.get(c, (c,)))
+
+    @property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """The bounds of categories, which give them their weight; NaN: a number."""
+        of_categories = {c for feature in self.features for c in feature.columns}
+        fixed = np.array([name in of_categories for name in self.names])
+        # Two levels differ in two columns.
+        high = float(np.sqrt(2 / MISMATCH))
+        return np.where(fixed, 0.0, np.nan), np.where(fixed, high, np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,21 +202,3 @@ def indicators(values: Sequence[Any], feature: Feature) -> Floats:
     columns[np.flatnonzero(known), codes[known]] = 1.0
     columns[[value is None for value in values]] = np.nan
     return columns
-
-
-def bounds_of(columns: Sequence[str], features: Sequence[Feature]) -> tuple[Any, Any]:
-    """Return the bounds that give categories their weight; NaN: a number, to be agreed.
-
-    Two levels differ in two columns, by `1 / high` each.
-    """
-    of_categories = {c for feature in features for c in feature.columns}
-    fixed = np.array([column in of_categories for column in columns])
-    high = float(np.sqrt(2 / MISMATCH))
-    return np.where(fixed, 0.0, np.nan), np.where(fixed, high, np.nan)
-
-
-def texts_in(series: pl.Series) -> list[Any]:
-    """Return the cells of a column as texts, None where there is no value."""
-    import polars as pl
-
-    return list(series.cast(pl.String, strict=False).to_list())

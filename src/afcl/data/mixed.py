@@ -4,60 +4,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.data.errors import MISSING, fail, listed
-from afcl.data.features import STRAY, Feature, agree, bounds_of, indicators, texts_of
+from afcl.data.features import STRAY, Embedding, agree, indicators, texts_of
 from afcl.data.frames import column_of, is_number
 
 
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    """How frames become tables of numbers.
+def rows_of(frame: Any, embedding: Embedding, number: int = 1) -> Floats:
+    """Return a frame's rows as numbers; NaN where there is no value.
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Of the frames, in order; those that are no features are not among them.
-    features : tuple of Feature
-        The categories among them.
+    `number` is that of the table, for errors. A level that is not known is none.
     """
-
-    columns: tuple[str, ...]
-    features: tuple[Feature, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns of the tables."""
-        own = {feature.name: feature.columns for feature in self.features}
-        return tuple(n for c in self.columns for n in own.get(c, (c,)))
-
-    @property
-    def bounds(self) -> tuple[Floats, Floats]:
-        """The bounds of categories, which give them their weight; NaN: a number."""
-        low, high = bounds_of(self.names, self.features)
-        return low, high
-
-    def rows(self, frame: Any, number: int = 1) -> Floats:
-        """Return a frame's rows; NaN where there is no value.
-
-        `number` is that of the table, for errors. A level that is not known is none.
-        """
-        lacking = [column for column in self.columns if column not in frame.columns]
-        if lacking:
-            raise fail(f"table {number} lacks the column {listed(lacking)}")
-        known = {feature.name: feature for feature in self.features}
-        parts = [
-            indicators(_texts(frame, column), known[column])
-            if column in known
-            else column_of(frame[column].to_numpy(), number, column)[:, None]
-            for column in self.columns
-        ]
-        return np.concatenate(parts, axis=1)
+    lacking = [c for c in embedding.columns if c not in frame.columns]
+    if lacking:
+        raise fail(f"table {number} lacks the column {listed(lacking)}")
+    known = {feature.name: feature for feature in embedding.features}
+    parts = [
+        indicators(_texts(frame, column), known[column])
+        if column in known
+        else column_of(frame[column].to_numpy(), number, column)[:, None]
+        for column in embedding.columns
+    ]
+    return np.concatenate(parts, axis=1)
 
 
 def has_texts(table: Any) -> bool:

@@ -8,7 +8,7 @@ line that says what to do about it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar, cast
@@ -16,16 +16,19 @@ from typing import Generic, TypeAlias, TypeVar, cast
 import numpy as np
 
 from afcl._typing import Bools
+from afcl.data.categories import categories_in, declared_in
 from afcl.data.cells import NotNumbers, OddCell, described
 from afcl.data.columns import Asked, common_columns, matched
 from afcl.data.dialect import UNKNOWN, Dialect
 from afcl.data.errors import EXCEL, PARQUET, ending, fail
+from afcl.data.features import Embedding, Feature
 from afcl.data.names import AnyPath, site_names
 from afcl.data.parquet import can_stream_parquet, parquet_names, parquet_rows
 from afcl.data.places import site_places
 from afcl.data.sources import SiteFiles, odd_columns, site_files
 from afcl.data.stream import StreamedTable
 from afcl.data.tables import Table, read_table
+from afcl.gaps import KEEPING
 
 #: Sites that hold more than this many bytes together are streamed.
 STREAM_ABOVE = 1 << 30
@@ -47,10 +50,13 @@ class Sites(Generic[T]):
         One per site, all with the same columns in the same order.
     notes : tuple of str
         What was left out and why, one line each.
+    features : tuple of Feature
+        The categories: each has a column for every level.
     """
 
     tables: tuple[T, ...]
     notes: tuple[str, ...]
+    features: tuple[Feature, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -79,6 +85,9 @@ def read_sites(
     dialect: Dialect = UNKNOWN,
     numeric_only: bool = False,
     id_column: str | None = None,
+    categories: Mapping[str, Sequence[str]] | None = None,
+    least: int = 1,
+    embedding: Embedding | None = None,
 ) -> Sites[Table]:
     """Read one file per site; restrict all to their common columns.
 
@@ -95,10 +104,11 @@ def read_sites(
         columns that every file has, in the order of the first file.
     drop : sequence of str
         Leave these out.
-    missing : {"error", "drop"}
-        What to do about rows with missing values. Infinite values are never accepted.
+    missing : {"error", "drop", "impute", "available"}
+        What to do about rows with missing values. The last two keep them, with NaN, and
+        columns that two sites have at least. Infinite values are never accepted.
     min_rows : int
-        Fewest rows that a site may have.
+        Fewest rows that a site may have; 0: it may be empty.
     one_site : iterable of paths
         Folders that are one site each: their files follow one another by name and have
         the same columns. These sites come last.
@@ -108,6 +118,14 @@ def read_sites(
         Whether columns that are not of numbers at some site are left out.
     id_column : str, optional
         What rows are called by: no feature; `ids` of every table has it.
+    categories : mapping from str to sequence of str, optional
+        Columns that are categories although they may look like numbers, and their
+        levels; none: those that are found. Columns of texts are categories anyway, with
+        a column of 0 and 1 for every level.
+    least : int
+        Rows of a level that a site needs to name it.
+    embedding : Embedding, optional
+        Columns and levels as they were settled before.
 
     Returns
     -------
@@ -129,6 +147,9 @@ def read_sites(
         dialect=dialect,
         numeric_only=numeric_only,
         id_column=id_column,
+        categories=categories,
+        least=least,
+        embedding=embedding,
     )
     return cast("Sites[Table]", replace(read, notes=(*notes, *read.notes)))
 
@@ -145,6 +166,9 @@ def open_sites(
     dialect: Dialect = UNKNOWN,
     numeric_only: bool = False,
     id_column: str | None = None,
+    categories: Mapping[str, Sequence[str]] | None = None,
+    least: int = 1,
+    embedding: Embedding | None = None,
 ) -> Sites[SiteTable]:
     """Read the sites as :func:`~afcl.data.read_sites` does, or make them ready to.
 
@@ -152,21 +176,26 @@ def open_sites(
     ----------
     places : iterable of paths
         A file or a folder for every site.
-    columns, drop, missing, min_rows, dialect, numeric_only, id_column
+    columns, drop, missing, min_rows, dialect, numeric_only, id_column, categories
         As in :func:`~afcl.data.read_sites`.
+    least, embedding
+        Likewise.
     stream : bool, optional
         Whether the rows stay in their files. By default they do if all sites together
         are larger than 1 GiB: Parquet by the numbers in it, text by its length.
     whole : str
         What needs all rows in memory, if something does.
     """
-    if missing not in ("error", "drop"):
-        raise fail(f"missing is {missing!r}; use 'error' or 'drop'")
+    if missing not in ("error", "drop", *KEEPING):
+        raise fail(
+            f"missing is {missing!r}; use 'error', 'drop', 'impute' or 'available'"
+        )
     paths = [Path(path) for path in places]
     names = site_names(paths)
     dialect = dialect.checked()
     looked_at = [site_files(path, dialect) for path in paths]
-    asked = Asked(tuple(columns or ()), tuple(drop), id_column)
+    wanted = tuple(columns or ()) if embedding is None else embedding.columns
+    asked = Asked(wanted, tuple(drop), id_column, missing not in KEEPING)
     sites, asked, notes = matched(looked_at, asked)
     for site in sites:
         site.check()
@@ -179,24 +208,35 @@ def open_sites(
         notes += why_not
     read: Callable[..., SiteTable] = StreamedTable if stream else read_table
 
-    def read_all(columns: tuple[str, ...]) -> tuple[SiteTable, ...]:
+    def read_all(embedding: Embedding) -> tuple[SiteTable, ...]:
         return tuple(
-            read(name, site, columns, missing, min_rows, asked.id_column)
+            read(name, site, embedding, missing, min_rows, asked.id_column)
             for name, site in zip(names, sites, strict=True)
         )
 
+    def settle(odd: Sequence[OddCell]) -> Embedding:
+        if numeric_only:
+            left, said = _without(odd, common)
+            settled = Embedding(left, ())
+        else:
+            settled, said = categories_in(sites, common, odd, declared, least)
+        notes.extend(said)
+        return settled
+
+    declared = declared_in(categories or {}, common)
+    settled = embedding or Embedding(common, ())
+    if declared and embedding is None:
+        settled = settle(odd_columns(sites, common))
     try:
-        tables = read_all(common)
+        tables = read_all(settled)
     except NotNumbers as error:
+        if embedding is not None:
+            raise
         # One column is told; here all are, at all sites.
-        odd = odd_columns(sites, common) or error.odd
-        if not numeric_only:
-            raise NotNumbers(odd) from None
-        common, left_out = _without(odd, common)
-        notes += left_out
-        tables = read_all(common)
+        settled = settle(odd_columns(sites, common) or error.odd)
+        tables = read_all(settled)
     notes += [note for table in tables for note in table.notes]
-    return Sites(tables, tuple(notes))
+    return Sites(tables, tuple(notes), settled.features)
 
 
 def _without(

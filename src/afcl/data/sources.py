@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.data.cells import OddCell, matrix, numbers, odd_cell
+from afcl.data.cells import OddCell, matrix, numbers, odd_cell, texts
 from afcl.data.dialect import Dialect
-from afcl.data.errors import drop_option, fail, rows_in_words
+from afcl.data.errors import drop_option, fail, listed, rows_in_words
+from afcl.data.features import Embedding, Texts, indicators, texts_of
 from afcl.data.files import DataFile, no_rows, open_file, read_frames
 from afcl.data.places import files_at
+from afcl.gaps import KEEPING, has_gaps
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ def odd_columns(sites: Sequence[SiteFiles], columns: Sequence[str]) -> list[OddC
     found: dict[str, OddCell] = {}
     for file in (file for site in sites for file in site.files):
         # What is known not to be numbers is not looked at again.
-        left = [name for name in columns if name not in found]
+        left = [c for c in columns if c not in found and c in file.columns]
         before = 0
         for frame in read_frames(file, left, streamed=True) if left else ():
             for series in frame:
@@ -86,6 +92,22 @@ def odd_columns(sites: Sequence[SiteFiles], columns: Sequence[str]) -> list[OddC
     return [found[name] for name in columns if name in found]
 
 
+def texts_at(site: SiteFiles, column: str) -> tuple[Texts, int]:
+    """Return what a site's column of texts holds, and how many cells are numbers."""
+    cells: list[str | None] = []
+    n_numbers = 0
+    for file in site.files:
+        if column not in file.columns:
+            continue
+        for frame in read_frames(file, [column], as_numbers=False):
+            own = texts(frame[column], file.written)
+            odd = numbers(frame[column], file.written)[1]
+            held = sum(cell is not None for cell in own)
+            n_numbers += held - (0 if odd is None else int(odd.sum()))
+            cells += own
+    return texts_of(cells), n_numbers
+
+
 class SiteReader:
     """One pass over a site's rows, which are checked on the way.
 
@@ -93,29 +115,33 @@ class SiteReader:
     ----------
     site, columns
         Where the rows are, and which columns count.
-    missing : {"error", "drop"}
-        What to do about rows with missing values.
+    missing : {"error", "drop", "impute", "available"}
+        What to do about rows with missing values: the last two keep all that have a
+        value at all.
 
     Attributes
     ----------
     n_rows, n_kept
-        Rows seen so far, and those of them that are complete.
+        Rows seen so far, and those of them that are kept.
     """
 
-    def __init__(self, site: SiteFiles, columns: tuple[str, ...], missing: str) -> None:
+    def __init__(self, site: SiteFiles, columns: Embedding, missing: str) -> None:
         self._site = site
-        self._columns = columns
+        self._embedding = columns
+        self._columns = columns.names
         self._missing = missing
-        self._holes: Ints = np.zeros(len(columns), dtype=np.int64)
+        self._holes: Ints = np.zeros(len(self._columns), dtype=np.int64)
+        self._gaps = 0
         self.n_rows = self.n_kept = 0
 
     def parts(self, streamed: bool) -> Iterator[tuple[Floats, Bools]]:
-        """Yield the rows part by part, and which of them are complete."""
+        """Yield the rows part by part, and which of them are kept."""
         for file in self._site.files:
             before, first, incomplete = self.n_rows, "", 0
-            for frame in read_frames(file, self._columns, streamed):
+            own = [c for c in self._embedding.columns if c in file.columns]
+            for frame in read_frames(file, own, streamed):
                 seen = self.n_rows - before
-                values = matrix(frame, file.path, seen, file.written)
+                values = self._values(frame, file, seen)
                 kept = self._complete(values)
                 if not (first or kept.all()):
                     first = self._hole(values, kept, seen)
@@ -128,16 +154,36 @@ class SiteReader:
                 raise fail(
                     f"{file.path}: {first} has no value "
                     f"({rows_in_words(incomplete)} of {size} incomplete); "
-                    "fill it in or leave such rows out with --missing drop"
+                    "fill it in, or use --missing impute (available, drop)"
                 )
+
+    def _values(self, frame: pl.DataFrame, file: DataFile, seen: int) -> Floats:
+        """Return the cells of a part as numbers; NaN in columns the file lacks."""
+        known = {feature.name: feature for feature in self._embedding.features}
+        if not known and frame.width == len(self._columns):
+            return matrix(frame, file.path, seen, file.written)
+        parts = []
+        for column in self._embedding.columns:
+            width = len(known[column].levels) if column in known else 1
+            if column not in frame.columns:
+                parts.append(np.full((frame.height, width), np.nan))
+            elif column in known:
+                cells = texts(frame[column], file.written)
+                parts.append(indicators(cells, known[column]))
+            else:
+                one = frame.select(column)
+                parts.append(matrix(one, file.path, seen, file.written))
+        return np.concatenate(parts, axis=1)
 
     def _complete(self, values: Floats) -> Bools:
         # The least value is NaN if any is: much quicker than to look at each.
-        if not (values.size and np.isnan(values.min())):
+        if not has_gaps(values):
             return np.ones(values.shape[0], dtype=np.bool_)
         holes = np.isnan(values)
         self._holes += holes.sum(axis=0)
-        return np.asarray(~holes.any(axis=1))
+        self._gaps += int(holes.any(axis=1).sum())
+        kept = ~holes.all(axis=1) if self._missing in KEEPING else ~holes.any(axis=1)
+        return np.asarray(kept)
 
     def _hole(self, values: Floats, kept: Bools, before: int) -> str:
         row = int(np.argmin(kept))
@@ -147,6 +193,8 @@ class SiteReader:
     def check(self, min_rows: int) -> None:
         """Refuse a site with too few rows, once all were seen."""
         path = self._site.path
+        if not min_rows:
+            return
         if not self.n_rows:
             raise no_rows(path)
         if not self.n_kept:
@@ -162,9 +210,24 @@ class SiteReader:
             )
 
     def notes(self) -> list[str]:
-        """Say how many rows were left out."""
-        dropped = self.n_rows - self.n_kept
-        if not dropped:
-            return []
-        share = f"{rows_in_words(dropped)} of {self.n_rows}"
-        return [f"{self._site.path}: {share} dropped for missing values"]
+        """Say how many rows have gaps, and how many were left out."""
+        path, dropped, notes = self._site.path, self.n_rows - self.n_kept, []
+        if self._missing in KEEPING and self._gaps:
+            empty = [
+                name
+                for name, holes in zip(self._columns, self._holes, strict=True)
+                if holes == self.n_rows
+            ]
+            lacks = f", nothing in {listed(empty)}" if empty else ""
+            share = f"{rows_in_words(self._gaps)} of {self.n_rows} have gaps"
+            cells = int(self._holes.sum())
+            notes.append(f"{path}: {share}, {cells} cells in all{lacks}")
+        if dropped:
+            share = f"{rows_in_words(dropped)} of {self.n_rows}"
+            why = (
+                "without any value"
+                if self._missing in KEEPING
+                else "for missing values"
+            )
+            notes.append(f"{path}: {share} dropped {why}")
+        return notes

@@ -15,6 +15,7 @@ import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
 from afcl.data.errors import PARQUET, ending, fail
+from afcl.data.features import Embedding
 from afcl.data.files import rows_in
 from afcl.data.ids import StreamedIds
 from afcl.data.parquet import memory_needed
@@ -26,6 +27,7 @@ from afcl.data.tables import (
     unordered,
 )
 from afcl.exceptions import InputError
+from afcl.gaps import KEEPING
 from afcl.parts import rows_in_a_part
 from afcl.scale import Box, Ranges
 
@@ -78,18 +80,25 @@ class StreamedTable:
         self,
         name: str,
         site: SiteFiles,
-        columns: tuple[str, ...],
+        embedding: Embedding,
         missing: str = "error",
         min_rows: int = 1,
         id_column: str | None = None,
     ) -> None:
+        if missing in KEEPING:
+            raise fail(
+                f"--missing {missing} needs all rows in memory; leave --stream out, or "
+                "use --missing drop"
+            )
+        columns = embedding.names
         self.name, self.columns, self.path = name, columns, site.path
         self.ids = None if id_column is None else StreamedIds(id_column, site.files)
         self._site = site
         self._missing = missing
         self._stamps = _stamps(site)
         low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
-        reader = SiteReader(site, columns, missing)
+        self._embedding = embedding
+        reader = SiteReader(site, embedding, missing)
         guess = sum(rows_in(file) for file in site.files)
         digest = begin_digest((guess, len(columns)), columns)
         for values, kept in reader.parts(streamed=True):
@@ -212,9 +221,8 @@ class StreamedTable:
     def _read(self) -> Iterator[tuple[Floats, Bools]]:
         if _stamps(self._site) != self._stamps:
             raise self._changed()
-        yield from SiteReader(self._site, self.columns, self._missing).parts(
-            streamed=True
-        )
+        reader = SiteReader(self._site, self._embedding, self._missing)
+        yield from reader.parts(streamed=True)
 
     def _changed(self) -> Exception:
         return fail(f"{self.path}: changed while it was read; start again")

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afcl._typing import Bools, Floats, Ints
+from afcl.data.features import Embedding
 from afcl.data.ids import Ids, held_ids
 from afcl.data.sources import SiteFiles, SiteReader
 
@@ -87,7 +88,7 @@ class Table:
 def read_table(
     name: str,
     site: SiteFiles,
-    columns: tuple[str, ...],
+    columns: Embedding,
     missing: str,
     min_rows: int,
     id_column: str | None = None,
@@ -102,7 +103,7 @@ def read_table(
     values = parts[0] if len(parts) == 1 else np.concatenate(parts)
     kept, left_out = np.concatenate(masks), tuple(reader.notes())
     ids = None if id_column is None else held_ids(site.files, id_column)
-    return Table(name, values, columns, site.path, kept, left_out, ids)
+    return Table(name, values, columns.names, site.path, kept, left_out, ids)
 
 
 def in_input_order(labels: Ints, kept: Bools) -> Ints:

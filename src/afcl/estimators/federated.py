@@ -19,9 +19,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.core.gaps import AVAILABLE, IMPUTE, KEEPING, completed, has_gaps
 from afcl.core.protocol import AnyMethod, Clustering, PathLevel
-from afcl.data.mixed import Embedding, has_texts
+from afcl.data.features import Embedding
+from afcl.data.mixed import has_texts, rows_of
 from afcl.estimators import storage, trust
 from afcl.estimators.clients import Table, aligned, is_source
 from afcl.estimators.mixed import (
@@ -32,6 +32,7 @@ from afcl.estimators.mixed import (
     without_owners,
 )
 from afcl.exceptions import InputError, SmallClientsWarning
+from afcl.gaps import AVAILABLE, IMPUTE, KEEPING, completed, has_gaps
 from afcl.kernels import assign
 from afcl.methods.presets import at_default_level
 from afcl.runtime.coordinator import Spec
@@ -220,7 +221,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         self._embedding = embed(held, self._least())
         if self._embedding is not None:
             columns: tuple[str, ...] | None = tuple(map(str, held[0].columns))
-            held = [self._embedding.rows(t, i) for i, t in enumerate(held, 1)]
+            held = [rows_of(t, self._embedding, i) for i, t in enumerate(held, 1)]
         else:
             held, columns = aligned(held)
         given: list[Any] = [
@@ -284,7 +285,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         if reset:
             self.feature_names_in_ = np.asarray(list(map(str, X.columns)), dtype=object)
             self.n_features_in_ = len(self.feature_names_in_)
-        given = self._embedding.rows(X) if hasattr(X, "columns") else X
+        given = rows_of(X, self._embedding) if hasattr(X, "columns") else X
         checked: Floats = check_array(given, dtype=np.float64, ensure_all_finite=finite)
         width = len(self._embedding.names)
         if checked.shape[1] != width:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.data.mixed import Embedding, embedding_of, has_texts
+from afcl.data.features import Embedding
+from afcl.data.mixed import embedding_of, has_texts
 from afcl.exceptions import ColumnWarning, InputError
 
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from afcl._typing import AnyArray, Ints
 from afcl.core.protocol import Clustering, Merge, PathLevel, Trust
-from afcl.data.features import Feature
-from afcl.data.mixed import Embedding
+from afcl.data.features import Embedding, Feature
 from afcl.estimators import trust
 from afcl.exceptions import InputError
 from afcl.scale import Box

@@ -56,7 +56,7 @@ class Spec:
     names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     max_rows: int = MAX_ROWS
-    #: What is done about gaps, see :mod:`afcl.core.gaps`; "": there are none.
+    #: What is done about gaps, see :mod:`afcl.gaps`; "": there are none.
     missing: str = ""
     #: What stands for a column that a client has no value of, if one has none.
     typical: Floats | None = None

@@ -12,11 +12,11 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.cells import offsets_of
-from afcl.core.gaps import IMPUTE, has_gaps
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.rows import Rows, Source
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError
+from afcl.gaps import IMPUTE, has_gaps
 from afcl.privacy.levels import parse_level
 from afcl.runtime.batch import SiteBatch, Threads, fits
 from afcl.runtime.batch_coordinator import BatchCoordinator

@@ -13,7 +13,6 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.checks import LARGEST
-from afcl.core.gaps import IMPUTE, completed, fill, has_gaps
 from afcl.core.messages import Broadcast, Hello, Update
 from afcl.core.protocol import (
     AnyMethod,
@@ -27,6 +26,7 @@ from afcl.core.rounding import coarse, squared_steps
 from afcl.core.rows import Rows, Source, TableRows
 from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import AfclError, InputError, RejectedMessage
+from afcl.gaps import IMPUTE, completed, fill, has_gaps
 from afcl.methods import get_method
 from afcl.privacy.grouping import group_rows
 from afcl.privacy.levels import parse_level
@@ -68,7 +68,7 @@ class Site:
     keep
         Keeps what is said of the rows beyond this run; raises to refuse.
     missing
-        How gaps (NaN) in a table are dealt with, see :mod:`afcl.core.gaps`.
+        How gaps (NaN) in a table are dealt with, see :mod:`afcl.gaps`.
 
     Attributes
     ----------

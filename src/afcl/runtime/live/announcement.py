@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.gaps import has_gaps
 from afcl.core.messages import payload, refuse_unless
 from afcl.exceptions import InputError, RejectedMessage
+from afcl.gaps import has_gaps
 from afcl.privacy.identity import announcement, verify
 from afcl.runtime.agreement import LARGEST, quoted, select
 from afcl.runtime.codec import is_text

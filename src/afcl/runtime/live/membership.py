@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from afcl.core.gaps import IMPUTE, KEEPING
 from afcl.data.dialect import UNKNOWN, Dialect
 from afcl.data.sites import Sites, SiteTable, open_sites
 from afcl.data.tables import Table
 from afcl.exceptions import AfclError, InputError
+from afcl.gaps import IMPUTE, KEEPING
 from afcl.runtime.requirements import needs_all_rows
 from afcl.runtime.results import write_text
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from afcl.core import gaps
-from afcl.core.gaps import AVAILABLE, DONORS, completed, fill, has_gaps
+from afcl import gaps
+from afcl.gaps import AVAILABLE, DONORS, completed, fill, has_gaps
 
 NAN = np.nan
 
