@@ -43,9 +43,12 @@ SMALLEST = 5
 SWEEP, STARTS = range(2, 16), 5
 #: Iterations of k-medoids at most.
 ITERATIONS = 30
+#: How skewed numbers are: the exponent of so many standard deviations.
+SKEW = 0.6
 #: What may be in a table.
 KINDS: dict[str, dict[str, bool]] = {
     "mixed": {},
+    "skewed": {},
     "numbers": {"with_texts": False},
     "texts": {"with_numbers": False},
 }
@@ -312,10 +315,20 @@ def owners_of(table: Table, seed: int) -> Ints:
     return column_split(np.where(held[owners] < SMALLEST, held.argmax(), owners))
 
 
+def drawn_table(kind: str, seed: int) -> Table:
+    """Draw a table; skewed numbers are log-normal where others are normal."""
+    drawn = random_mixed(seed, **KINDS[kind])
+    if kind == "skewed":
+        apart = drawn.numbers - drawn.numbers.mean(axis=0)
+        skewed = np.exp(SKEW * apart / drawn.numbers.std(axis=0))
+        drawn = drawn._replace(numbers=skewed)
+    return Table.of(drawn)
+
+
 def measured(kind: str, methods: list[str], seed: int) -> list[tuple[int, int, float]]:
     """Return the true k, k' and the ARI of every method on one table."""
     warnings.simplefilter("ignore")
-    table = Table.of(random_mixed(seed, **KINDS[kind]))
+    table = drawn_table(kind, seed)
     owners, found = owners_of(table, seed), []
     for method in methods:
         name = method.removeprefix(OURS)
@@ -331,7 +344,7 @@ def measured(kind: str, methods: list[str], seed: int) -> list[tuple[int, int, f
 def known_methods(kind: str) -> list[str]:
     """Return all methods that can be run on such tables."""
     pooled = list(POOLED)
-    if kind != "mixed" or find_spec("kmodes") is None:
+    if kind in ("numbers", "texts") or find_spec("kmodes") is None:
         pooled.remove("k-prototypes*")
     return pooled + [OURS + rule for rule in RULES]
 
