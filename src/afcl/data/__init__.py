@@ -19,10 +19,12 @@ from afcl.data.split import (
     paper_leak_split,
 )
 from afcl.data.synthetic import make_mixture, make_sd1, make_sd2, random_mixture
+from afcl.data.synthetic_mixed import Mixed, make_mixed, random_mixed
 from afcl.data.tables import Table, fingerprint, in_input_order
 
 __all__ = [
     "Dialect",
+    "Mixed",
     "Sites",
     "Table",
     "column_split",
@@ -32,11 +34,13 @@ __all__ = [
     "iid_split",
     "in_input_order",
     "kmeans_split",
+    "make_mixed",
     "make_mixture",
     "make_sd1",
     "make_sd2",
     "merge_small",
     "paper_leak_split",
+    "random_mixed",
     "random_mixture",
     "read_sites",
     "site_names",
