@@ -108,7 +108,7 @@ def test_faults_of_workbooks(folder):
     assert "the file is empty" in refused([workbook("b.xlsx", [])])
     twice = workbook("c.xlsx", [["x", "x"], [1, 2]])
     assert "the column name 'x' occurs 2 times" in refused([twice])
-    text = workbook("d.xlsx", [["x", "y"], [1, "no"]])
+    text = workbook("d.xlsx", [["x", "y"], [1, "no"], [2, 3]])
     assert "d.xlsx: column 'y', row 1 is 'no', not a number" in refused([text])
     assert "no rows" in refused([workbook("e.xlsx", [["x", "y"]])])
     gap = workbook("f.xlsx", [["x", "y"], [1, None], [2, 3]])

@@ -185,7 +185,7 @@ def test_missing_values_in_text(folder, cell):
     path = write("a.csv", f"x,y\n1,2\n3,{cell}\n{cell},6\n7,8\n")
     assert refused(read_sites, [path]) == (
         "a.csv: column 'y', row 2 has no value (2 rows of 4 incomplete); "
-        "fill it in or leave such rows out with --missing drop"
+        "fill it in or keep such rows with --missing impute"
     )
     sites = read_sites([path], missing="drop")
     assert sites.tables[0].values.tolist() == [[1, 2], [7, 8]]
@@ -205,7 +205,7 @@ def test_missing_values_in_parquet(folder):
     ).write_parquet("a.parquet")
     assert refused(read_sites, ["a.parquet"]) == (
         "a.parquet: column 'x', row 2 has no value (2 rows of 3 incomplete); "
-        "fill it in or leave such rows out with --missing drop"
+        "fill it in or keep such rows with --missing impute"
     )
     sites = read_sites(["a.parquet"], missing="drop")
     assert sites.tables[0].values.tolist() == [[1, 1, 1]]
@@ -255,19 +255,47 @@ def test_text_names_the_cell(folder):
 
 
 def test_long_cells_are_shortened_and_line_breaks_shown(folder):
-    path = write("a.csv", f'x\n"one\n{"o" * 60}"\n')
+    path = write("a.csv", f'x\n"one\n{"o" * 60}"\n1\n')
     assert refused(read_sites, [path]) == (
         "a.csv: column 'x', row 1 is 'one\\n" + "o" * 33 + "…, not a number; "
         "correct it or leave the column out with --drop x"
     )
 
 
-def test_dates_are_no_numbers(folder):
-    day = pd.Timestamp("2024-02-03").date()
-    pl.DataFrame({"x": [1, 2], "day": [None, day]}).write_parquet("a.parquet")
-    assert refused(read_sites, ["a.parquet"]) == (
-        "a.parquet: column 'day', row 2 is datetime.date(2024, 2, 3), not a number; "
-        "correct it or leave the column out with --drop day"
+def test_dates_are_left_out_unless_their_days_are_to_count(folder):
+    days = [pd.Timestamp("2024-02-03").date(), pd.Timestamp("2024-02-05").date()]
+    pl.DataFrame({"x": [1, 2], "day": days}).write_parquet("a.parquet")
+    sites = read_sites(["a.parquet"])
+    assert sites.columns == ("x",)
+    assert sites.notes == ("column 'day' left out: dates; --date day counts its days",)
+    (table,) = read_sites(["a.parquet"], dates=["day"]).tables
+    assert table.values.tolist() == [[1.0, 19756.0], [2.0, 19758.0]]
+
+
+@pytest.mark.parametrize(
+    ("cell", "day"),
+    [
+        ("1970-01-03", 2.0),
+        ("03.01.1970", 2.0),
+        ("1970-01-03 12:00", 2.5),
+        ("1970-01-03T18:00:00", 2.75),
+    ],
+)
+def test_dates_in_text(folder, cell, day):
+    path = write("a.csv", f"x,day\n1,{cell}\n2,NA\n")
+    (table,) = read_sites([path], dates=["day"], missing="impute").tables
+    assert table.values[0].tolist() == [1.0, day]
+    assert np.isnan(table.values[1, 1])
+
+
+def test_what_is_no_date_is_refused(folder):
+    path = write("a.csv", "x,day\n1,1970-01-03\n2,11/12/1999\n")
+    assert refused(read_sites, [path], dates=["day"]) == (
+        "a.csv: column 'day', row 2 is '11/12/1999', not a date: write 2026-11-30 or "
+        "30.11.2026, or leave the column out with --drop day"
+    )
+    assert refused(read_sites, [path], dates=["night"]) == (
+        "--date names 'night', which is no column in use; these are x, day"
     )
 
 
@@ -322,7 +350,7 @@ def test_dates_are_no_numbers(folder):
         ),
         (
             "a.csv",
-            b"x,y\n\xe9,2\n",
+            b"x,y\n\xe9,2\n3,2\n",
             "a.csv: column 'x', row 1 is 'é', not a number; "
             "correct it or leave the column out with --drop x",
         ),
@@ -445,12 +473,12 @@ def test_too_few_rows(folder):
 
 def test_unknown_policy(folder):
     assert refused(read_sites, [write("a.csv")], missing="mean") == (
-        "missing is 'mean'; use 'error' or 'drop'"
+        "missing is 'mean'; use 'error', 'drop', 'impute' or 'available'"
     )
 
 
 def test_names_with_line_breaks_still_make_one_line(folder):
-    path = write("a.csv", 'x,"two\nlines"\n1,no\n')
+    path = write("a.csv", 'x,"two\nlines"\n1,no\n2,3\n')
     assert refused(read_sites, [path]) == (
         "a.csv: column 'two\\nlines', row 1 is 'no', not a number; "
         "correct it or leave the column out with --drop '\"two lines\"'"
@@ -621,9 +649,11 @@ def test_refused_tables(tables, message):
     assert refused(from_frames, tables) == message
 
 
-def test_dates_in_frames_are_no_numbers():
-    frame = pd.DataFrame({"day": pd.to_datetime(["2024-02-03"])})
-    assert refused(from_frames, [frame]).startswith("table 1: column 'day', row 1 is ")
+def test_dates_in_frames_are_days():
+    frame = pd.DataFrame({"day": pd.to_datetime(["1970-01-03 12:00", None])})
+    (days,), _ = from_frames([frame])
+    assert days[0, 0] == 2.5
+    assert np.isnan(days[1, 0])
 
 
 # ------------------------------------------------------------------------- fingerprint

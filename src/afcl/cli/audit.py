@@ -16,7 +16,9 @@ from afcl.cli.run import in_order
 from afcl.cli.settings import MISSING, bounds
 from afcl.cli.tables import (
     SITES,
+    Category,
     Columns,
+    Date,
     Decimal,
     Drop,
     Encoding,
@@ -95,6 +97,8 @@ def audit(
     drop: Drop = [],
     numeric_only: NumericOnly = None,
     id: IdColumn = None,
+    category: Category = [],
+    date: Date = [],
     missing: Annotated[str, typer.Option(help=MISSING)] = "error",
     separator: Separator = None,
     decimal: Decimal = None,

@@ -7,13 +7,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from afcl.cli.report import write_at_the_end
 from afcl.core.protocol import AnyMethod
+from afcl.data.features import WIDTH
 from afcl.data.sites import Sites, SiteTable
+from afcl.gaps import KEEPING
 from afcl.privacy.files import kept_secret
 from afcl.runtime import results
 from afcl.runtime.coordinator import Spec
@@ -50,6 +54,8 @@ def execute(
         run=identity[:12],
         names=names,
         columns=tuple(sites.columns),
+        missing=parameters["missing"] if parameters["missing"] in KEEPING else "",
+        bounds=_bounds(sites, scale),
     )
     secret = out / SECRET
     if spec.noisy and not parameters["seeded_noise"]:
@@ -75,6 +81,8 @@ def execute(
             clock=time.time,
         )
     result = results.describe_simulated(outcome, names, sites.columns, parameters)
+    result["features"] = [asdict(feature) for feature in sites.features]
+    result["dates"] = list(parameters["date"])
     if spec.noisy and spec.secret is None:
         result["note"] = f"{result.get('note', '')} {NOT_A_GUARANTEE}".strip()
     labels = {
@@ -86,6 +94,15 @@ def execute(
     write_at_the_end(out)
     secret.unlink(missing_ok=True)
     return result
+
+
+def _bounds(sites: Sites[SiteTable], scale: Any) -> Any:
+    """Return the bounds of categories, unless all columns have some."""
+    if not (sites.features and isinstance(scale, str)):
+        return None
+    of_categories = {c for feature in sites.features for c in feature.columns}
+    fixed = np.array([column in of_categories for column in sites.columns])
+    return np.where(fixed, 0.0, np.nan), np.where(fixed, WIDTH, np.nan)
 
 
 @contextmanager

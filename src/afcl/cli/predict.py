@@ -51,8 +51,15 @@ def predict(
 
     from afcl.data import read_sites
     from afcl.exceptions import InputError
+    from afcl.gaps import completed
     from afcl.kernels import assign
-    from afcl.runtime.results import box_of, label_lines, read_result, write_text
+    from afcl.runtime.results import (
+        box_of,
+        embedding_of,
+        label_lines,
+        read_result,
+        write_text,
+    )
 
     result = read_result(folder)
     if result["centers"] is None:
@@ -60,13 +67,14 @@ def predict(
             "this run's method has no centres: new rows cannot be labelled"
         )
     told = {**table_options(split_lists(context.params)), "columns": result["columns"]}
-    sites = read_sites(one_site=[new], **told)
+    sites = read_sites(one_site=[new], **told, embedding=embedding_of(result))
     for note in sites.notes:
         print(f"note: {note}", file=sys.stderr)
     (table,) = sites.tables
     box = box_of(result)
     centers = box.scale(np.array(result["centers"]))
-    labels = table.in_input_order(assign(box.scale(table.values), centers)[0])
+    rows = completed(box.scale(table.values), centers)
+    labels = table.in_input_order(assign(rows, centers)[0])
     text = "".join(label_lines(labels, table.ids))
     if out is None:
         typer.echo(text, nl=False)

@@ -25,7 +25,9 @@ from afcl.cli.settings import (
 )
 from afcl.cli.tables import (
     SITES,
+    Category,
     Columns,
+    Date,
     Decimal,
     Drop,
     Encoding,
@@ -48,6 +50,7 @@ from afcl.reliance import (
 
 if TYPE_CHECKING:
     from afcl.core.protocol import AnyMethod
+    from afcl.data.features import Feature
 
 #: What is said of the rows if the method is a rival.
 RIVAL_SENT = "docs/methods.md says what this method uploads"
@@ -130,6 +133,8 @@ def run(
     drop: Drop = [],
     numeric_only: NumericOnly = None,
     id: IdColumn = None,
+    category: Category = [],
+    date: Date = [],
     missing: Missing = None,
     separator: Separator = None,
     decimal: Decimal = None,
@@ -201,10 +206,12 @@ def cluster_files(
     sites = open_sites(
         places,
         **table_options(chosen),
-        min_rows=least,
+        min_rows=0,
+        least=least,
         stream=stream,
         whole="" if reads_in_parts(level) else _needing(chosen, level),
     )
+    check_levels(sites.features, chosen, level)
     as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])
     parameters = {**chosen, "privacy": level}
     if reason:
@@ -225,7 +232,9 @@ def cluster_files(
         small = too_small(sizes, chosen["min_cell"], level)
         if small is not None:
             print(f"warning: {small}", file=sys.stderr)
-    scale = "minmax" if public is None else in_order(public, sites.columns)
+    scale: Any = "minmax"
+    if public is not None:
+        scale = in_order(public, sites.columns, sites.features)
     result = execute(sites, out, method, options, parameters, identity, scale)
     warn_of_fine(result)
     return result, False
@@ -240,12 +249,36 @@ def _needing(chosen: dict[str, Any], level: str) -> str:
     return f"privacy level {level}"
 
 
+def check_levels(
+    features: Sequence[Feature], chosen: dict[str, Any], level: str
+) -> None:
+    """Refuse levels that were taken from the rows, where these must not tell them."""
+    from afcl.cli.tables import categories
+    from afcl.exceptions import InputError
+    from afcl.privacy import parse_level
+
+    if level in ("exact", "affine", "rival") or not parse_level(level).private:
+        return
+    declared = categories(chosen["category"])
+    found = [each.name for each in features if not declared.get(each.name)]
+    if found:
+        raise InputError(
+            f"at {level} the levels of {found[0]} must not come from the rows: give "
+            f"--category '{found[0]}=LEVEL|LEVEL', or leave it out (--drop)"
+        )
+
+
 def in_order(
-    public: dict[str, tuple[float, float]], columns: Sequence[str]
+    public: dict[str, tuple[float, float]],
+    columns: Sequence[str],
+    features: Sequence[Feature] = (),
 ) -> tuple[list[float], list[float]]:
-    """Return the bounds of every column, low and high."""
+    """Return the bounds of every column, low and high; categories have their own."""
+    from afcl.data.features import WIDTH
     from afcl.exceptions import InputError
 
+    of_categories = {name for each in features for name in each.columns}
+    public = {**public, **dict.fromkeys(of_categories, (0.0, WIDTH))}
     lacking = [name for name in columns if name not in public]
     unknown = [name for name in public if name not in columns]
     if lacking:

@@ -15,7 +15,10 @@ from afcl.exceptions import InputError
 
 # ------------------------------------------------- options of more than one command
 
-MISSING = "Rows with missing values: error or drop."
+MISSING = (
+    "Rows with missing values: error, drop, impute (fill what can be filled well) or "
+    "available (use as they are, for labels only)."
+)
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random (0).")]
 Cohort = Annotated[
     int | None,
@@ -83,6 +86,8 @@ DEFAULTS: dict[str, Any] = {
     "missing": "error",
     "numeric_only": False,
     "id": None,
+    "category": (),
+    "date": (),
     "separator": None,
     "decimal": None,
     "encoding": None,

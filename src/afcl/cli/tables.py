@@ -71,8 +71,20 @@ Null = Annotated[
         help="Further cells that mean no value: -999,k.A., or repeat.", metavar="CELLS"
     ),
 ]
+Category = Annotated[
+    list[str],
+    typer.Option(
+        help="Columns that are categories although they look like numbers: a,b, or "
+        "with all their levels a=red|blue. Texts are categories anyway.",
+        metavar="NAMES",
+    ),
+]
+Date = Annotated[
+    list[str],
+    typer.Option(help="Columns of dates, to count as days: a,b.", metavar="NAMES"),
+]
 #: Options that are lists, parted by commas or repeated.
-LISTS = ("columns", "drop", "null")
+LISTS = ("columns", "drop", "null", "category", "date")
 
 
 def items(option: str, texts: Iterable[str]) -> tuple[str, ...]:
@@ -104,14 +116,30 @@ def split_lists(typed: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def categories(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return declared categories and their levels, none where these are found.
+
+    Examples
+    --------
+    >>> categories(["sex=male|female", "region"])
+    {'sex': ('male', 'female'), 'region': ()}
+    """
+    declared = {}
+    for text in texts:
+        name, _, levels = text.partition("=")
+        named = tuple(level.strip() for level in levels.split("|") if level.strip())
+        declared[name.strip()] = named
+    return declared
+
+
 def table_options(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return what :func:`afcl.data.read_sites` is to be told.
 
     Parameters
     ----------
     chosen : mapping
-        `columns`, `drop`, `missing`, `numeric_only`, `id`, `separator`, `decimal`,
-        `encoding`, `null`; what is not there is as usual.
+        `columns`, `drop`, `missing`, `numeric_only`, `id`, `category`, `date`,
+        `separator`, `decimal`, `encoding`, `null`; what is not there is as usual.
     """
     from afcl.data.dialect import Dialect
 
@@ -121,6 +149,8 @@ def table_options(chosen: Mapping[str, Any]) -> dict[str, Any]:
         "missing": chosen.get("missing", "error"),
         "numeric_only": bool(chosen.get("numeric_only")),
         "id_column": chosen.get("id"),
+        "categories": categories(chosen.get("category", ())),
+        "dates": chosen.get("date", ()),
         "dialect": Dialect(
             chosen.get("separator"),
             chosen.get("decimal"),

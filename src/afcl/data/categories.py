@@ -3,25 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from afcl.data.cells import NotNumbers, OddCell
 from afcl.data.errors import fail, listed
-from afcl.data.features import STRAY, Embedding, Feature, Texts, agree
+from afcl.data.features import Embedding, Feature, Texts, agree
 from afcl.data.sources import SiteFiles, texts_at
 
 
-def declared_in(
-    categories: Mapping[str, Sequence[str]], columns: Sequence[str]
-) -> dict[str, tuple[str, ...]]:
-    """Return what is declared of these columns, or refuse what is of none of them."""
-    unknown = [name for name in categories if name not in columns]
+def check_declared(option: str, names: Iterable[str], columns: Sequence[str]) -> None:
+    """Refuse what is declared of a column that is not in use."""
+    unknown = [name for name in names if name not in columns]
     if unknown:
         raise fail(
-            f"--category names {unknown[0]!r}, which is no column in use; these are "
+            f"{option} names {unknown[0]!r}, which is no column in use; these are "
             f"{listed(columns)}"
         )
-    return {name: tuple(levels) for name, levels in categories.items()}
 
 
 def categories_in(
@@ -29,6 +26,7 @@ def categories_in(
     columns: tuple[str, ...],
     odd: Sequence[OddCell],
     declared: Mapping[str, tuple[str, ...]],
+    dates: Sequence[str],
     least: int,
 ) -> tuple[Embedding, list[str]]:
     """Settle which columns are categories, and their levels.
@@ -46,6 +44,8 @@ def categories_in(
     declared : mapping from str to tuple of str
         Those that are categories whatever they look like, and their levels; none: what
         is found.
+    dates : sequence of str
+        Those that are dates.
     least : int
         Rows of a level that a site needs to name it.
 
@@ -59,9 +59,9 @@ def categories_in(
     known = {cell.column: cell for cell in odd}
     features, notes, slips, kept = [], [], [], []
     for column in columns:
-        if column in known or column in declared:
+        if (column in known or column in declared) and column not in dates:
             found = [texts_at(site, column) for site in sites]
-            if column not in declared and any(map(_has_slips, found)):
+            if column not in declared and any(texts.mixed for texts in found):
                 slips.append(known[column])
                 continue
             feature, said = _feature(column, found, declared.get(column), least)
@@ -74,21 +74,15 @@ def categories_in(
         raise NotNumbers(slips)
     if not kept:
         raise fail(f"no column is of numbers or of categories: {'; '.join(notes)}")
-    return Embedding(tuple(kept), tuple(features)), notes
+    return Embedding(tuple(kept), tuple(features), tuple(dates)), notes
 
 
 def _feature(
     column: str,
-    found: Sequence[tuple[Texts, int]],
+    found: Sequence[Texts],
     levels: tuple[str, ...] | None,
     least: int,
 ) -> tuple[Feature | None, list[str]]:
     if levels:
         return Feature(column, levels), []
-    return agree(column, [texts for texts, _ in found], least)
-
-
-def _has_slips(found: tuple[Texts, int]) -> bool:
-    """Whether nearly all cells of a site's column are numbers, but not all."""
-    texts, n_numbers = found
-    return 0 < texts.n_values - n_numbers <= STRAY * texts.n_values
+    return agree(column, found, least)

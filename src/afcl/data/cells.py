@@ -6,7 +6,7 @@ Rows are counted from 1, the header not included.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,10 @@ from afcl.exceptions import InputError
 if TYPE_CHECKING:
     import polars as pl
 
+#: How dates are written that are read as such.
+DATES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%d.%m.%Y")
+#: Of a day.
+MILLISECONDS = 86_400_000
 #: Columns that an error line describes; it names all of them.
 DESCRIBED = 8
 
@@ -145,6 +149,30 @@ def texts(series: pl.Series, written: Written = USUAL) -> list[str | None]:
     return cells.set(~held, None).to_list()
 
 
+def days(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | None]:
+    """Return a column of dates as days since 1970; what is odd as :func:`numbers` does.
+
+    Dates of files that know them, and texts: 2026-11-30, with a time or without, or
+    30.11.2026.
+    """
+    import polars as pl
+
+    if series.dtype == pl.Date or isinstance(series.dtype, pl.Datetime):
+        found = series.cast(pl.Datetime("ms"))
+    else:
+        cells = pl.Series(series.name, texts(series, written), dtype=pl.String)
+        cells = cells.str.strip_chars().str.replace(" ", "T", literal=True)
+        found = pl.Series(series.name, [None] * len(series), dtype=pl.Datetime("ms"))
+        for form in DATES:
+            found = found.fill_null(
+                cells.str.to_datetime(form, time_unit="ms", strict=False)
+            )
+    values = found.to_physical().cast(pl.Float64) / MILLISECONDS
+    odd = (values.is_null() & _has_value(series, written)).to_numpy()
+    array: Floats = values.to_numpy().astype(np.float64, copy=False)
+    return array, odd if odd.any() else None
+
+
 def _parsed(series: pl.Series, decimal: str) -> pl.Series:
     """Read text cells as numbers, true and false as 1 and 0; null elsewhere."""
     import polars as pl
@@ -173,7 +201,11 @@ def _has_value(series: pl.Series, written: Written) -> pl.Series:
 
 
 def matrix(
-    frame: pl.DataFrame, path: Path, before: int = 0, written: Written = USUAL
+    frame: pl.DataFrame,
+    path: Path,
+    before: int = 0,
+    written: Written = USUAL,
+    dates: Collection[str] = (),
 ) -> Floats:
     """Return the cells of a frame as numbers; refuses text and infinite values.
 
@@ -186,14 +218,26 @@ def matrix(
         Rows of the file before the first one of the frame.
     written : Written
         How the cells are written.
+    dates : collection of str
+        Columns of dates.
     """
     values = np.empty((frame.height, frame.width))
     for place, series in enumerate(frame):
-        values[:, place], odd = numbers(series, written)
+        is_date = series.name in dates
+        values[:, place], odd = (days if is_date else numbers)(series, written)
         if odd is not None:
-            raise NotNumbers([odd_cell(odd, series, path, before, written)])
+            found = odd_cell(odd, series, path, before, written)
+            raise _no_date(found) if is_date else NotNumbers([found])
         _refuse_infinite(values[:, place], series, path, before)
     return values
+
+
+def _no_date(odd: OddCell) -> InputError:
+    return fail(
+        f"{odd.path}: column {odd.column!r}, row {odd.row} is {excerpt(odd.cell)}, not "
+        "a date: write 2026-11-30 or 30.11.2026, or leave the column out with "
+        f"{drop_option(odd.column)}"
+    )
 
 
 def odd_cell(

@@ -15,7 +15,7 @@ PARQUET, EXCEL = ".parquet", ".xlsx"
 #: Endings that can be read, longest first.
 ENDINGS = (*(e + ".gz" for e in SEPARATORS), *SEPARATORS, PARQUET, EXCEL)
 #: Cells of a text column (in lower case) that mean "no value".
-MISSING = ("", "?", "na", "n/a", "nan", "none", "null")
+MISSING = ("", ".", "?", "na", "n/a", "nan", "none", "null")
 #: Cells of a text column (in lower case) that are booleans.
 FLAGS = {"true": 1.0, "false": 0.0}
 #: Longest excerpt of a cell in an error line.

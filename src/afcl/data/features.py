@@ -28,10 +28,12 @@ MOST_LEVELS = 50
 #: and so is that of which a smaller share is in levels that are named.
 COVERED = 0.5
 #: A column of numbers with a larger share of other cells is one of texts.
-STRAY = 0.1
+STRAY = 0.5
 #: The squared distance of two levels of one category, see decision 0031. A number's
 #: largest is 1.
 MISMATCH = 1 / 16
+#: What a column of 0 and 1 is divided by for that: two levels differ in two columns.
+WIDTH = (2 / MISMATCH) ** 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,13 @@ class Embedding:
         Of the files or frames, in order; what was left out is not among them.
     features : tuple of Feature
         The categories among them.
+    dates : tuple of str
+        The dates among them, which become numbers of days.
     """
 
     columns: tuple[str, ...]
     features: tuple[Feature, ...]
+    dates: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,9 +84,7 @@ class Embedding:
         """The bounds of categories, which give them their weight; NaN: a number."""
         of_categories = {c for feature in self.features for c in feature.columns}
         fixed = np.array([name in of_categories for name in self.names])
-        # Two levels differ in two columns.
-        high = float(np.sqrt(2 / MISMATCH))
-        return np.where(fixed, 0.0, np.nan), np.where(fixed, high, np.nan)
+        return np.where(fixed, 0.0, np.nan), np.where(fixed, WIDTH, np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,27 @@ class Texts:
     ----------
     levels : mapping from str to int
         How many rows have each, by the spelling that comes first.
+    numbers, dates : int
+        How many cells are numbers, and how many are dates.
+    slip : bool
+        Whether a cell would be a number if it were written otherwise.
     """
 
     levels: Mapping[str, int]
+    numbers: int = 0
+    dates: int = 0
+    slip: bool = False
+
+    @property
+    def mixed(self) -> bool:
+        """Whether they are numbers with some other cells among them."""
+        odd = self.n_values - self.numbers
+        return 0 < odd and (self.slip or odd <= STRAY * self.n_values)
+
+    @property
+    def mostly_dates(self) -> bool:
+        """Whether they are dates, but for a few."""
+        return self.dates > DIFFERENT * self.n_values
 
     @property
     def n_values(self) -> int:
@@ -120,13 +141,26 @@ def texts_of(values: Sequence[Any]) -> Texts:
     counts: Counter[str] = Counter()
     for value, n in Counter(v for v in values if v is not None).items():
         key = level_key(value)
-        counts[spelt.setdefault(key, str(value).strip())] += n
+        # Numbers have one spelling only.
+        own = key if key.isdecimal() else str(value).strip()
+        counts[spelt.setdefault(key, own)] += n
     return Texts(counts)
 
 
 def level_key(value: Any) -> str:
-    """Return what is the same for all spellings of a level."""
-    return " ".join(str(value).split()).casefold()
+    """Return what is the same for all spellings of a level.
+
+    Examples
+    --------
+    >>> level_key(" Rather  Red"), level_key("2.0")
+    ('rather red', '2')
+    """
+    key = " ".join(str(value).split()).casefold()
+    try:
+        number = float(key)
+    except ValueError:
+        return key
+    return str(int(number)) if number.is_integer() else key
 
 
 def agree(
@@ -166,6 +200,8 @@ def agree(
         for level, n in site.levels.items():
             every[level_key(level)] += n
     values = sum(every.values())
+    if any(site.mostly_dates for site in sites):
+        return None, [f"column {name!r} left out: dates; --date {name} counts its days"]
     if any(site.all_differ for site in sites) or len(named) > MOST_LEVELS:
         what = f"{len(every)} different texts in {values} cells are no kinds of rows"
         return None, [f"column {name!r} left out: {what}"]

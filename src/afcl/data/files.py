@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,6 +109,7 @@ def read_frames(
     columns: Sequence[str],
     streamed: bool = False,
     as_numbers: bool = True,
+    as_texts: Collection[str] = (),
 ) -> Iterator[pl.DataFrame]:
     """Yield these columns of a file, part by part.
 
@@ -122,22 +123,26 @@ def read_frames(
         never, Parquet otherwise at once.
     as_numbers : bool
         Whether cells of text that are numbers may come as such.
+    as_texts : collection of str
+        Columns in which they may not.
     """
     own = [file.own.get(name, name) for name in columns]
     names = dict(zip(own, columns, strict=True))
     with _reading(file.path):
-        for frame in _frames(file, own, streamed, as_numbers):
+        numbers = [spelt for spelt, name in names.items() if name not in as_texts]
+        floats = numbers if as_numbers else ()
+        for frame in _frames(file, own, streamed, floats):
             yield frame.select(own).rename(names)
 
 
 def _frames(
-    file: DataFile, own: Sequence[str], streamed: bool, as_numbers: bool
+    file: DataFile, own: Sequence[str], streamed: bool, floats: Collection[str]
 ) -> Iterator[pl.DataFrame]:
     path = file.path
     if ending(path) == EXCEL:
-        yield excel_frame(path, as_text=not as_numbers)
+        yield excel_frame(path, as_text=not floats)
     elif ending(path) != PARQUET:
-        yield from text_frames(path, file.written, own if as_numbers else ())
+        yield from text_frames(path, file.written, floats)
     elif streamed:
         yield from parquet_frames(path, own)
     else:

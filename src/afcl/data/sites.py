@@ -16,7 +16,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 import numpy as np
 
 from afcl._typing import Bools
-from afcl.data.categories import categories_in, declared_in
+from afcl.data.categories import categories_in, check_declared
 from afcl.data.cells import NotNumbers, OddCell, described
 from afcl.data.columns import Asked, common_columns, matched
 from afcl.data.dialect import UNKNOWN, Dialect
@@ -86,6 +86,7 @@ def read_sites(
     numeric_only: bool = False,
     id_column: str | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
+    dates: Sequence[str] = (),
     least: int = 1,
     embedding: Embedding | None = None,
 ) -> Sites[Table]:
@@ -122,6 +123,8 @@ def read_sites(
         Columns that are categories although they may look like numbers, and their
         levels; none: those that are found. Columns of texts are categories anyway, with
         a column of 0 and 1 for every level.
+    dates : sequence of str
+        Columns of dates, which become numbers of days; others are left out.
     least : int
         Rows of a level that a site needs to name it.
     embedding : Embedding, optional
@@ -148,6 +151,7 @@ def read_sites(
         numeric_only=numeric_only,
         id_column=id_column,
         categories=categories,
+        dates=dates,
         least=least,
         embedding=embedding,
     )
@@ -167,6 +171,7 @@ def open_sites(
     numeric_only: bool = False,
     id_column: str | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
+    dates: Sequence[str] = (),
     least: int = 1,
     embedding: Embedding | None = None,
 ) -> Sites[SiteTable]:
@@ -178,7 +183,7 @@ def open_sites(
         A file or a folder for every site.
     columns, drop, missing, min_rows, dialect, numeric_only, id_column, categories
         As in :func:`~afcl.data.read_sites`.
-    least, embedding
+    dates, least, embedding
         Likewise.
     stream : bool, optional
         Whether the rows stay in their files. By default they do if all sites together
@@ -216,15 +221,18 @@ def open_sites(
 
     def settle(odd: Sequence[OddCell]) -> Embedding:
         if numeric_only:
-            left, said = _without(odd, common)
-            settled = Embedding(left, ())
+            left, said = _without([c for c in odd if c.column not in dates], common)
+            settled = Embedding(left, (), tuple(dates))
         else:
-            settled, said = categories_in(sites, common, odd, declared, least)
+            given = (declared, dates, least)
+            settled, said = categories_in(sites, common, odd, *given)
         notes.extend(said)
         return settled
 
-    declared = declared_in(categories or {}, common)
-    settled = embedding or Embedding(common, ())
+    declared = {name: tuple(levels) for name, levels in (categories or {}).items()}
+    check_declared("--category", declared, common)
+    check_declared("--date", dates, common)
+    settled = embedding or Embedding(common, (), tuple(dates))
     if declared and embedding is None:
         settled = settle(odd_columns(sites, common))
     try:

@@ -7,14 +7,15 @@ Every part that is read is checked here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.data.cells import OddCell, matrix, numbers, odd_cell, texts
+from afcl.data.cells import OddCell, days, matrix, numbers, odd_cell, texts
+from afcl.data.decimals import looks_like_a_number
 from afcl.data.dialect import Dialect
 from afcl.data.errors import drop_option, fail, listed, rows_in_words
 from afcl.data.features import Embedding, Texts, indicators, texts_of
@@ -92,20 +93,24 @@ def odd_columns(sites: Sequence[SiteFiles], columns: Sequence[str]) -> list[OddC
     return [found[name] for name in columns if name in found]
 
 
-def texts_at(site: SiteFiles, column: str) -> tuple[Texts, int]:
-    """Return what a site's column of texts holds, and how many cells are numbers."""
+def texts_at(site: SiteFiles, column: str) -> Texts:
+    """Return what a site's column of texts holds."""
     cells: list[str | None] = []
-    n_numbers = 0
+    n_numbers, n_dates, slip = 0, 0, False
     for file in site.files:
         if column not in file.columns:
             continue
         for frame in read_frames(file, [column], as_numbers=False):
             own = texts(frame[column], file.written)
-            odd = numbers(frame[column], file.written)[1]
             held = sum(cell is not None for cell in own)
+            odd = numbers(frame[column], file.written)[1]
             n_numbers += held - (0 if odd is None else int(odd.sum()))
+            no_date = days(frame[column], file.written)[1]
+            n_dates += held - (0 if no_date is None else int(no_date.sum()))
+            if odd is not None:
+                slip |= any(map(looks_like_a_number, frame[column].filter(odd)))
             cells += own
-    return texts_of(cells), n_numbers
+    return replace(texts_of(cells), numbers=n_numbers, dates=n_dates, slip=slip)
 
 
 class SiteReader:
@@ -129,6 +134,7 @@ class SiteReader:
         self._site = site
         self._embedding = columns
         self._columns = columns.names
+        self._texts = {feature.name for feature in columns.features}
         self._missing = missing
         self._holes: Ints = np.zeros(len(self._columns), dtype=np.int64)
         self._gaps = 0
@@ -139,7 +145,7 @@ class SiteReader:
         for file in self._site.files:
             before, first, incomplete = self.n_rows, "", 0
             own = [c for c in self._embedding.columns if c in file.columns]
-            for frame in read_frames(file, own, streamed):
+            for frame in read_frames(file, own, streamed, as_texts=self._texts):
                 seen = self.n_rows - before
                 values = self._values(frame, file, seen)
                 kept = self._complete(values)
@@ -154,14 +160,14 @@ class SiteReader:
                 raise fail(
                     f"{file.path}: {first} has no value "
                     f"({rows_in_words(incomplete)} of {size} incomplete); "
-                    "fill it in, or use --missing impute (available, drop)"
+                    "fill it in or keep such rows with --missing impute"
                 )
 
     def _values(self, frame: pl.DataFrame, file: DataFile, seen: int) -> Floats:
         """Return the cells of a part as numbers; NaN in columns the file lacks."""
         known = {feature.name: feature for feature in self._embedding.features}
         if not known and frame.width == len(self._columns):
-            return matrix(frame, file.path, seen, file.written)
+            return self._numbers(frame, file, seen)
         parts = []
         for column in self._embedding.columns:
             width = len(known[column].levels) if column in known else 1
@@ -171,9 +177,12 @@ class SiteReader:
                 cells = texts(frame[column], file.written)
                 parts.append(indicators(cells, known[column]))
             else:
-                one = frame.select(column)
-                parts.append(matrix(one, file.path, seen, file.written))
+                parts.append(self._numbers(frame.select(column), file, seen))
         return np.concatenate(parts, axis=1)
+
+    def _numbers(self, frame: pl.DataFrame, file: DataFile, seen: int) -> Floats:
+        given = frame, file.path, seen, file.written, self._embedding.dates
+        return matrix(*given)
 
     def _complete(self, values: Floats) -> Bools:
         # The least value is NaN if any is: much quicker than to look at each.
@@ -224,10 +233,7 @@ class SiteReader:
             notes.append(f"{path}: {share}, {cells} cells in all{lacks}")
         if dropped:
             share = f"{rows_in_words(dropped)} of {self.n_rows}"
-            why = (
-                "without any value"
-                if self._missing in KEEPING
-                else "for missing values"
-            )
+            kept = self._missing in KEEPING
+            why = "that have no value" if kept else "for missing values"
             notes.append(f"{path}: {share} dropped {why}")
         return notes

@@ -26,6 +26,7 @@ from afcl import __version__
 from afcl._typing import ClientId, Ints
 from afcl.core.protocol import Clustering, Trust
 from afcl.data.columns import CLUSTER
+from afcl.data.features import Embedding, Feature
 from afcl.data.ids import Ids
 from afcl.exceptions import InputError
 from afcl.owner_only import make_folder, owner_only
@@ -221,8 +222,24 @@ def describe_simulated(
     for client, (name, labels) in enumerate(zip(names, outcome.labels, strict=True)):
         sizes = sizes_of(labels, clustering.k).tolist()
         known = describe_site(finished, client, name)
-        sites.append({**known, "rows": sum(sizes), "sizes": sizes})
+        aside = outcome.set_aside[client] if outcome.set_aside else 0
+        gaps = {"set_aside": aside} if aside else {}
+        sites.append({**known, "rows": sum(sizes), "sizes": sizes, **gaps})
     return describe(finished, clustering, columns, sites, parameters)
+
+
+def embedding_of(result: Mapping[str, Any]) -> Embedding | None:
+    """Return how files became tables of numbers; None: they were all numbers."""
+    features = tuple(
+        Feature(each["name"], tuple(each["levels"]))
+        for each in result.get("features", ())
+    )
+    dates = tuple(result.get("dates", ()))
+    if not (features or dates):
+        return None
+    of = {column: each.name for each in features for column in each.columns}
+    columns = dict.fromkeys(of.get(name, name) for name in result["columns"])
+    return Embedding(tuple(columns), features, dates)
 
 
 def tree_of(clustering: Clustering) -> dict[str, Any] | None:
