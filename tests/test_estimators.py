@@ -266,7 +266,7 @@ class TestTables:
         ({"granularity": "mid"}, "granularity must be one of coarse, auto, fine, not"),
         ({"band": -1}, "band must not be negative"),
         ({"cells_per_root": 0}, "cells_per_root must be positive"),
-        ({"missing": "impute"}, "missing='impute' is unknown"),
+        ({"missing": "guess"}, "missing='guess' is unknown"),
         ({"scale": "robust"}, "scale 'robust' is unknown"),
         ({"scale": 3}, "scale must be 'minmax'"),
         ({"scale": ([0], [1])}, "bounds for 1 columns, the data have 2"),
@@ -292,12 +292,26 @@ def test_bad_owners_and_tables_get_one_clear_line(sd1):
         AFCL().fit_clients([])
     holed = np.full((20, 2), np.nan)
     holed[:10] = X[:10]
-    with pytest.raises(InputError, match="client b has no rows left"):
-        AFCL(missing="drop").fit(holed, clients=["a"] * 10 + ["b"] * 10)
-    with pytest.raises(InputError, match="b: this client has 3 rows"):
-        AFCL().fit(X[:20], clients=["a"] * 17 + ["b"] * 3)
+    with pytest.raises(InputError, match=r"needs, 5 \(the largest has n_samples = 4\)"):
+        AFCL(missing="drop").fit(holed[6:], clients=["a"] * 4 + ["b"] * 10)
     with pytest.raises(NotFittedError):
         AFCL().predict(X)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_client_that_is_too_small_is_labelled_by_the_others(sd1, rows):
+    X, _, _ = sd1
+    table = np.vstack([X[:10], np.full((10 - rows, 2), np.nan)])
+    clients = ["a"] * (10 - rows) + ["b"] * 10
+    with pytest.warns(SmallClientsWarning, match=f"b has {rows} rows, fewer than 5"):
+        model = AFCL(missing="drop", random_state=0).fit(table, clients=clients)
+    assert (model.labels_[:10] >= 0).all()
+    assert (model.labels_[10:] == -1).all()
+    assert [e["client"] for e in model.trace_.of("hello")] == [0]
+    assert [e["text"] for e in model.trace_.of("note")] == [
+        f"b has {rows} rows, fewer than 5: it takes no part, and its rows are labelled "
+        "by the others' clusters"
+    ]
 
 
 class TestEdges:
@@ -315,7 +329,7 @@ class TestEdges:
         self.check([sd1[0]], 4)
 
     def test_one_row(self):
-        with pytest.raises(InputError, match=r"1 row \(n_samples = 1\), fewer than"):
+        with pytest.raises(InputError, match=r"the largest has n_samples = 1"):
             AFCL().fit([[1.0, 2.0]])
         self.check([np.array([[1.0, 2.0]])], 1, min_cell=1)
 

@@ -159,9 +159,10 @@ def too_small(spec: Spec, tables: Sequence[Floats | Source]) -> dict[int, str]:
                 "takes no part, and its rows are labelled by the others' clusters"
             )
     if len(small) == len(tables):
+        most = max((table.shape[0] for table in tables), default=0)
         raise InputError(
-            f"no client has as many rows as a cell or group, {least}: merge clients or "
-            "lower min_cell"
+            f"no client has as many rows as a cell or group needs, {least} (the "
+            f"largest has n_samples = {most}): merge clients or lower min_cell"
         )
     return small
 

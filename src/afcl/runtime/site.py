@@ -155,12 +155,8 @@ class Site:
         box, rows = terms.box, self.rows
         if not box.low.shape == box.span.shape == (_width(width, places),):
             raise RejectedMessage(NO_BOX)
-        own = self._reach()
-        extremes = np.stack([own.low, own.high])
-        with np.errstate(all="ignore"):
-            reach = TableRows(extremes, box, places).table()
-        if bool(np.any(np.abs(reach) > LARGEST)):
-            raise RejectedMessage(NO_BOX)
+        if rows.shape[0]:
+            self._check_reach(box, places)
         if not isinstance(rows, np.ndarray):
             elsewhere: Rows = rows.within(box, places)
             return elsewhere
@@ -191,6 +187,16 @@ class Site:
         filled = fill(table, _typical(terms.box), self._missing)
         self.set_aside = int((~filled.speak).sum())
         return filled.rows[filled.speak]
+
+    def _check_reach(self, box: Box, places: Ints | None) -> None:
+        own = self._reach()
+        extremes = np.stack([own.low, own.high])
+        with np.errstate(all="ignore"):
+            reach = TableRows(extremes, box, places).table()
+        chosen = extremes if places is None else extremes[:, places]
+        # A column without any value reaches nowhere.
+        if not bool(np.all((np.abs(reach) <= LARGEST) | np.isnan(chosen))):
+            raise RejectedMessage(NO_BOX)
 
     def _work(self, asked: AskHello | AskStep) -> bytes:
         """Return the client's message."""
