@@ -236,7 +236,7 @@ class TestRun:
         command = ["run", holed, *sites[1:], "--out", tmp_path / "o"]
         code, _, err = call(capsys, *command)
         assert code == 2
-        assert "--missing drop" in err
+        assert "--missing impute" in err
         code, _, err = call(capsys, *command, "--missing", "drop")
         assert code == 0
         assert "1 row" in err
@@ -529,9 +529,32 @@ def test_bad_files_get_one_line(sites, tmp_path, capsys):
 
     refused("no column is in every file", "a,b\n1,2\n")
     refused("'blue', not a number", "u,v\n1,2\n3,blue\n")
-    refused("no rows", "u,v\n")
-    refused("at least 5", "u,v\n1,2\n3,4\n")
     refused("has no value", "u,v\n" + "1,2\n" * 6 + "3,\n")
+
+
+@pytest.mark.parametrize("content", ["u,v\n", "u,v\n1,2\n", "u,v\n1,\n"])
+def test_a_site_that_is_too_small_takes_no_part(sites, tmp_path, capsys, content):
+    small = tmp_path / "small.csv"
+    small.write_text(content)
+    out = tmp_path / "o"
+    words = ("run", *sites[:3], small, "--out", out, "--missing", "drop")
+    code, told, _ = call(capsys, *words)
+    assert code == 0
+    rows = content.count("2")
+    assert f"Note: small has {rows} row{'' if rows == 1 else 's'}, fewer than 5" in told
+    labels = (out / "labels" / "small.csv").read_text().split()
+    assert len(labels) == content.count("\n")
+    result = json.loads((out / "result.json").read_text())
+    assert result["parameters"]["privacy"].startswith("secure")
+    assert [site["messages"] for site in result["sites"]][3] == 0
+    # Two others are too few to be summed.
+    code, told, _ = call(capsys, *words[:3], small, *words[5:], "--force")
+    assert code == 0
+    result = json.loads((out / "result.json").read_text())
+    assert result["parameters"]["privacy"] == "summary"
+    code, _, err = call(capsys, "run", small, "--out", tmp_path / "p")
+    assert code == 2
+    assert err.count("\n") == 1
 
 
 class TestPredict:

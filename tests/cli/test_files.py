@@ -125,8 +125,8 @@ def test_text_columns_are_told_together_and_left_out_together(here, capsys):
     path.write_text(path.read_text().replace("0000", "P"))
     code, _, err = call(capsys, *words)
     assert code == 2
-    assert "2 columns are not numbers: patient_id ('P0' in sites/a.csv, row 1), " in err
-    assert "--drop patient_id,city or --numeric-only" in err
+    assert "column 'patient_id', row 1 is 'P0', not a number" in err
+    assert "leave the column out with --drop patient_id" in err
     code, _, err = call(capsys, *words, "--numeric-only")
     assert code == 0
     assert "note: columns left out, not numbers: patient_id ('P0'" in err

@@ -18,9 +18,17 @@ import polars as pl
 import pytest
 
 from afcl.core.messages import Addressed, Level, Plan
+from afcl.core.protocol import Clustering
 from afcl.core.refine import coarse
 from afcl.core.tasks import COUNT, Question, Task
-from afcl.core.terms import AskAnnouncement, AskHello, AskStep, Terms
+from afcl.core.terms import (
+    Answer,
+    AskAnnouncement,
+    AskHello,
+    AskStep,
+    Finish,
+    Terms,
+)
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy.ledger import Ledger
 from afcl.runtime.codec import decode, encode
@@ -417,3 +425,47 @@ def test_a_site_names_its_own_home_and_ledger(sites, home, tmp_path):
     assert (tmp_path / "h" / VIEWS).is_dir()
     path = tmp_path / "l" / "x.json"
     assert len(Ledger(path, None)._read()) == 1
+
+
+# ------------------------------------------------------------------ gaps
+
+
+def with_gaps():
+    rows = X.copy()
+    rows[::7, 1] = np.nan
+    rows[3] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize("missing", ["impute", "available"])
+def test_gaps_are_filled_before_anything_is_said(sites, missing):
+    data = sites.rows(with_gaps(), "gaps.csv")
+    folder = sites.join("run", data=data, missing=missing)
+    announced = ask(folder, AskAnnouncement("run", True))
+    assert announced.n_rows == 59
+    assert announced.low.tolist() == np.nanmin(with_gaps(), axis=0).tolist()
+    assert announced.middle.tolist() == np.nanmedian(with_gaps(), axis=0).tolist()
+    hello = ask(folder, AskHello(terms()))
+    assert hello.n_rows == hello.payload.counts.sum()
+    assert 50 <= hello.n_rows <= 59
+    centers = np.array([[0.2, 0.2], [0.8, 0.8]])
+    end = Answer.of(Clustering(centers, np.array([30.0, 29.0]), {}))
+    facts = json.dumps({"columns": ["u", "v"]})
+    answer(folder, encode(Finish(terms(), end, facts)))
+    labels = (folder / "labels.csv").read_text().split()[1:]
+    assert len(labels) == 60
+    assert labels[3] == "-1"
+    scaled = with_gaps() / [1.0, 50.0]
+    known = np.where(np.isnan(scaled)[:, None], 0.0, scaled[:, None] - centers)
+    nearest = (known**2).sum(axis=2).argmin(axis=1)
+    assert [int(label) for label in labels if label != "-1"] == np.delete(
+        nearest, 3
+    ).tolist()
+
+
+def test_texts_are_not_for_machines_that_are_apart(sites):
+    rows = pl.DataFrame({"u": range(20), "colour": ["red", "blue"] * 10})
+    rows.write_csv(sites.folder / "texts.csv")
+    folder = sites.join("run", data=str(sites.folder / "texts.csv"))
+    with pytest.raises(InputError, match=r"columns of texts \(colour\) are for"):
+        ask(folder, AskAnnouncement("run", True))

@@ -197,7 +197,8 @@ def cluster_files(
     method, options, level = chosen_method(chosen)
     public = bounds(chosen["ranges"])
     places, notes = site_places(paths, folders)
-    options, reason = at_default_level(method, options, len(places))
+    asked = options
+    options, reason = at_default_level(method, asked, len(places))
     level = options["privacy"] if reason else level
     requirements(method, method.parameters(**options), public or "minmax", len(places))
     least = 1
@@ -211,6 +212,10 @@ def cluster_files(
         stream=stream,
         whole="" if reads_in_parts(level) else _needing(chosen, level),
     )
+    speaking = sum(source.shape[0] >= least for source in sites.tables)
+    if reason and speaking < len(places):
+        options, reason = at_default_level(method, asked, max(1, speaking))
+        level = options["privacy"]
     check_levels(sites.features, chosen, level)
     as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])
     parameters = {**chosen, "privacy": level}

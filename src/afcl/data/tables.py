@@ -100,6 +100,8 @@ def read_table(
         parts.append(values if kept.all() else values[kept])
         masks.append(kept)
     reader.check(min_rows)
+    if not parts:
+        parts, masks = [np.empty((0, len(columns.names)))], [np.ones(0, np.bool_)]
     values = parts[0] if len(parts) == 1 else np.concatenate(parts)
     kept, left_out = np.concatenate(masks), tuple(reader.notes())
     ids = None if id_column is None else held_ids(site.files, id_column)

@@ -325,7 +325,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     def _run(self, tables: Sequence[Table], names: list[str]) -> Outcome:
         method, options = self._method()
         scale, bounds = public_bounds(self.scale, self._embedding)
-        options, _ = at_default_level(method, options, len(tables), scale)
+        speaking = sum(table.shape[0] >= self._least() for table in tables)
+        options, _ = at_default_level(method, options, max(1, speaking), scale)
         sizes = [table.shape[0] for table in tables]
         self._before_run(sizes, options)
         spec = Spec(

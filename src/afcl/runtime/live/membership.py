@@ -137,7 +137,7 @@ class Membership:
         whole = whole or needs_all_rows(self.method, self.privacy)
         if Path(self.data).suffix == PROGRAM:
             return self._run(whole)
-        return open_sites(
+        opened = open_sites(
             [Path(self.data)],
             columns=self.columns or None,
             drop=self.drop,
@@ -149,6 +149,13 @@ class Membership:
             numeric_only=self.numeric_only,
             id_column=self.id,
         )
+        if opened.features:
+            names = ", ".join(feature.name for feature in opened.features)
+            raise InputError(
+                f"{self.data}: columns of texts ({names}) are for 'afcl run' so far, "
+                "not between machines: leave them out with --drop or --numeric-only"
+            )
+        return opened
 
     @property
     def dialect(self) -> Dialect:

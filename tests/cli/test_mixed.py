@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files with categories, gaps and dates, through the commands."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from afcl.metrics import adjusted_rand
+
+from .test_commands import call
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Three sites with numbers, a category, a code, dates and names; true kinds."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    kinds = []
+    for site in ("north", "south", "west"):
+        y = rng.integers(0, 3, 90)
+        size = np.array([0.0, 4.0, 4.0])[y] + rng.normal(0, 0.4, 90)
+        weight = np.array([0.0, 0.0, 4.0])[y] + rng.normal(0, 0.4, 90)
+        colour = np.where(
+            rng.random(90) < 0.9, np.array(["red", "Blue", "green"])[y], "red"
+        )
+        frame = pl.DataFrame(
+            {
+                "size": size,
+                "weight": weight,
+                "colour": colour,
+                "code": y + 1,
+                "day": [f"2026-01-{d:02}" for d in rng.integers(1, 28, 90)],
+                "name": [f"{site}-{i}" for i in range(90)],
+            }
+        )
+        frame.write_csv(f"{site}.csv")
+        kinds.append(y)
+    return tmp_path, kinds
+
+
+FILES = ("north.csv", "south.csv", "west.csv")
+
+
+def labels_in(folder, site):
+    return np.array((folder / "labels" / f"{site}.csv").read_text().split()[1:], int)
+
+
+def test_texts_are_categories_codes_by_declaration(here, capsys):
+    folder, kinds = here
+    words = ("run", *FILES, "--out", "o", "--drop", "name", "--category", "code")
+    code, _, err = call(capsys, *words)
+    assert code == 0
+    assert "note: column 'day' left out: dates; --date day counts its days" in err
+    result = json.loads((folder / "o" / "result.json").read_text())
+    assert result["columns"] == [
+        *("size", "weight", "colour=Blue", "colour=green", "colour=red"),
+        *("code=1", "code=2", "code=3"),
+    ]
+    assert result["features"] == [
+        {"name": "colour", "levels": ["Blue", "green", "red"]},
+        {"name": "code", "levels": ["1", "2", "3"]},
+    ]
+    assert result["n_clusters"] == 3
+    shares = np.array(result["centers"])[:, 5:]
+    assert np.abs(shares.sum(axis=1) - 1).max() < 0.05
+    found = labels_in(folder / "o", "south")
+    assert adjusted_rand(found, kinds[1]) > 0.95
+    # New rows: an unknown colour is none of the known ones, a gap is a gap.
+    (folder / "new.csv").write_text("code,colour,size,weight\n1,pink,0,0\n3,,4,4\n")
+    code, out, _ = call(capsys, "predict", "o", "new.csv", "--missing", "impute")
+    assert code == 0
+    one, other = (int(label) for label in out.split()[1:])
+    assert one == found[np.argmax(kinds[1] == 0)]
+    assert other == found[np.argmax(kinds[1] == 2)]
+    assert call(capsys, "predict", "o", "new.csv")[0] == 2
+    code, out, _ = call(capsys, "predict", "o", "north.csv")
+    assert (np.array(out.split()[1:], int) == labels_in(folder / "o", "north")).all()
+
+
+def test_dates_count_days(here, capsys):
+    folder, _ = here
+    words = ("run", *FILES, "--out", "o", "--drop", "name,code", "--date", "day")
+    assert call(capsys, *words)[0] == 0
+    result = json.loads((folder / "o" / "result.json").read_text())
+    assert "day" in result["columns"]
+    place = result["columns"].index("day")
+    assert result["scale"]["span"][place] < 30
+    code, out, _ = call(capsys, "predict", "o", "north.csv")
+    assert code == 0
+    assert len(out.split()) == 91
+
+
+def test_gaps_and_columns_that_a_site_lacks(here, capsys):
+    folder, kinds = here
+    frame = pl.read_csv("north.csv").drop("code")
+    sizes = [None if i % 9 == 4 else size for i, size in enumerate(frame["size"])]
+    frame.with_columns(size=pl.Series(sizes)).write_csv("north.csv")
+    words = ("run", *FILES, "--out", "o", "--drop", "name,day", "--category", "code")
+    code, _, err = call(capsys, *words)
+    assert code == 2
+    assert "code" in err or "--missing impute" in err
+    code, out, err = call(capsys, *words, "--missing", "impute")
+    assert code == 0
+    assert "north.csv: 90 rows of 90 have gaps, 280 cells in all, nothing in" in err
+    result = json.loads((folder / "o" / "result.json").read_text())
+    assert result["n_clusters"] == 3
+    found = labels_in(folder / "o", "north")
+    assert (found >= 0).all()
+    assert adjusted_rand(found, kinds[0]) > 0.9
+
+
+def test_levels_must_be_declared_where_rows_must_not_tell_them(here, capsys):
+    bounds = ("--ranges", "size=-2:6", "--ranges", "weight=-2:6")
+    words = ("run", *FILES, "--out", "o", "--drop", "name,day,code", *bounds)
+    code, _, err = call(capsys, *words, "--privacy", "dp(8)")
+    assert code == 2
+    assert "the levels of colour must not come from the rows: give --category" in err
+    told = ("--category", "colour=red|blue|green")
+    code, _, err = call(capsys, *words, *told, "--privacy", "dp(8)")
+    assert code == 0
+    code, _, err = call(capsys, *words, "--category", "shape")
+    assert code == 2
+    assert "--category names 'shape', which is no column in use" in err
