@@ -77,7 +77,7 @@ def fill(X: Floats, typical: Floats, how: str = IMPUTE) -> Filled:
         some = incomplete[start : start + TOGETHER]
         values, left_open = _from_donors(X, some, looked_at, typical, spread)
         rows[some] = np.where(gaps[some], values, X[some])
-        share = np.where(gaps[some], left_open, 0.0).mean(axis=1)
+        share = np.where(gaps[some], left_open, 0.0).sum(axis=1) / spread.sum()
         speak[some] = share < KEEPING[how] ** 2
     if int(speak.sum()) < DONORS:
         speak[:] = True
@@ -95,27 +95,26 @@ def _looked_at(n: int) -> Ints:
 
 
 def _spread(X: Floats) -> Floats:
-    """Return the variance of every column that has values, 1 where it has none."""
+    """Return the variance of every column; a usual one where there are few values."""
     held = ~np.isnan(X)
-    count = np.maximum(1, held.sum(axis=0))
-    values = np.where(held, X, 0.0)
-    mean = values.sum(axis=0) / count
-    variance = (np.where(held, X - mean, 0.0) ** 2).sum(axis=0) / count
-    return np.where(variance > 0, variance, 1.0)
+    count = held.sum(axis=0)
+    mean = np.where(held, X, 0.0).sum(axis=0) / np.maximum(1, count)
+    variance = (np.where(held, X - mean, 0.0) ** 2).sum(axis=0) / np.maximum(1, count)
+    known = count > DONORS
+    usual = variance[known].mean() if known.any() else 1.0
+    spread: Floats = np.where(known, variance, usual)
+    return spread if spread.sum() > 0 else np.ones_like(spread)
 
 
 def _from_donors(
     X: Floats, some: Ints, looked_at: Ints, typical: Floats, spread: Floats
 ) -> tuple[Floats, Floats]:
-    """Return what donors say of every column, and how far they disagree.
-
-    That is their variance as a share of the column's.
-    """
+    """Return what donors say of every column, and their variance: what is open."""
     donors = X[looked_at]
     squares = _squares(X[some], donors)
     squares[some[:, None] == looked_at] = np.inf  # nobody is its own donor
     values = np.tile(typical, (some.shape[0], 1))
-    left_open = np.ones_like(values)
+    left_open = np.tile(spread, (some.shape[0], 1))
     for column in np.flatnonzero(np.isnan(X[some]).any(axis=0)):
         held = np.flatnonzero(~np.isnan(donors[:, column]))
         if held.shape[0] <= DONORS:
@@ -127,7 +126,7 @@ def _from_donors(
         enough = known.all(axis=1)
         values[enough, column] = given[enough].mean(axis=1)
         variance = given[enough].var(axis=1, ddof=1)
-        left_open[enough, column] = np.minimum(1.0, variance / spread[column])
+        left_open[enough, column] = np.minimum(spread[column], variance)
     return values, left_open
 
 

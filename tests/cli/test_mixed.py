@@ -105,7 +105,9 @@ def test_gaps_and_columns_that_a_site_lacks(here, capsys):
     assert "code" in err or "--missing impute" in err
     code, out, err = call(capsys, *words, "--missing", "impute")
     assert code == 0
-    assert "north.csv: 90 rows of 90 have gaps, 280 cells in all, nothing in" in err
+    assert (
+        "north.csv: 90 rows of 90 have gaps, 100 cells in all, nothing in code" in err
+    )
     result = json.loads((folder / "o" / "result.json").read_text())
     assert result["n_clusters"] == 3
     found = labels_in(folder / "o", "north")

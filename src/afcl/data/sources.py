@@ -218,18 +218,24 @@ class SiteReader:
                 f"{min_rows}; add rows, lower --min-cell, or leave the site out"
             )
 
+    def _gaps_by_column(self) -> dict[str, int]:
+        """Return how many cells of every column of the files have no value."""
+        known = {feature.name: feature for feature in self._embedding.features}
+        gaps, place = {}, 0
+        for column in self._embedding.columns:
+            gaps[column] = int(self._holes[place])
+            place += len(known[column].levels) if column in known else 1
+        return gaps
+
     def notes(self) -> list[str]:
         """Say how many rows have gaps, and how many were left out."""
         path, dropped, notes = self._site.path, self.n_rows - self.n_kept, []
         if self._missing in KEEPING and self._gaps:
-            empty = [
-                name
-                for name, holes in zip(self._columns, self._holes, strict=True)
-                if holes == self.n_rows
-            ]
+            gaps = self._gaps_by_column()
+            empty = [name for name, count in gaps.items() if count == self.n_rows]
             lacks = f", nothing in {listed(empty)}" if empty else ""
             share = f"{rows_in_words(self._gaps)} of {self.n_rows} have gaps"
-            cells = int(self._holes.sum())
+            cells = sum(gaps.values())
             notes.append(f"{path}: {share}, {cells} cells in all{lacks}")
         if dropped:
             share = f"{rows_in_words(dropped)} of {self.n_rows}"

@@ -339,6 +339,11 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             missing=self.missing if self.missing in KEEPING else "",
             bounds=bounds,
         )
+        if spec.noisy and self._embedding is not None:
+            raise InputError(
+                "at dp the levels of a category must not come from the rows: pass "
+                "columns of 0 and 1 instead of texts"
+            )
         if spec.noisy and not self._noise_is_seeded():
             spec = replace(spec, secret=secrets.token_bytes(32))
         trace = Trace(_log if self.verbose else None)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimators on frames: texts are categories, owners may be a column, names count."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from afcl import AFCL
+from afcl.exceptions import ColumnWarning, InputError
+
+
+def frames(seed, sites=3, n=80):
+    """Frames of three kinds of rows, told apart by numbers and a colour."""
+    rng = np.random.default_rng(seed)
+    made = {}
+    for name in ("north", "south", "west", "east")[:sites]:
+        y = rng.integers(0, 3, n)
+        made[name] = pl.DataFrame(
+            {
+                "size": np.array([0.0, 4.0, 4.0])[y] + rng.normal(0, 0.4, n),
+                "weight": np.array([0.0, 0.0, 4.0])[y] + rng.normal(0, 0.4, n),
+                "colour": np.array(["red", "Blue", "green"])[y],
+            }
+        )
+    return made
+
+
+def test_texts_are_categories(seed):
+    tables = frames(seed)
+    model = AFCL(random_state=seed).fit_clients(tables)
+    assert model.n_clusters_ == 3
+    assert model.feature_names_in_.tolist() == ["size", "weight", "colour"]
+    assert model.n_features_in_ == 3
+    names = model.get_feature_names_out().tolist()
+    assert names == ["size", "weight", "colour=Blue", "colour=green", "colour=red"]
+    shares = model.cluster_centers_[:, 2:]
+    assert np.abs(np.sort(shares, axis=1) - [0, 0, 1]).max() < 0.05
+    for table, labels in zip(tables.values(), model.client_labels_, strict=True):
+        assert np.array_equal(model.predict(table), labels)
+
+
+def test_frames_of_pandas_give_the_same(seed):
+    pytest.importorskip("pandas")
+    tables = frames(seed)
+    ours = AFCL(random_state=seed).fit_clients(tables)
+    theirs = AFCL(random_state=seed).fit_clients(
+        {name: table.to_pandas() for name, table in tables.items()}
+    )
+    assert np.array_equal(ours.labels_, theirs.labels_)
+
+
+def test_owners_in_a_column(seed):
+    tables = frames(seed)
+    whole = pl.concat(
+        [table.with_columns(site=pl.lit(name)) for name, table in tables.items()]
+    )
+    model = AFCL(random_state=seed).fit(whole, clients="site")
+    apart = AFCL(random_state=seed).fit_clients(tables)
+    assert np.array_equal(model.labels_, apart.labels_)
+    assert "site" not in model.feature_names_in_
+    assert np.array_equal(model.cut(3), model.labels_)
+    with pytest.raises(InputError, match="clients='clinic' is no column of X"):
+        AFCL().fit(whole, clients="clinic")
+    with pytest.raises(InputError, match="clients='site' is no column of X"):
+        AFCL().fit(np.eye(9), clients="site")
+
+
+def test_a_saved_model_knows_its_categories(seed, tmp_path):
+    tables = frames(seed)
+    model = AFCL(random_state=seed).fit_clients(tables)
+    model.save(tmp_path / "model")
+    again = AFCL.load(tmp_path / "model")
+    new = tables["south"].with_columns(colour=pl.lit("pink"))
+    assert np.array_equal(again.predict(new), model.predict(new))
+    assert again.get_feature_names_out().tolist() == (
+        model.get_feature_names_out().tolist()
+    )
+
+
+def test_gaps_in_categories(seed):
+    tables = frames(seed)
+    colours = [c if i % 8 else None for i, c in enumerate(tables["north"]["colour"])]
+    holed = tables["north"].with_columns(colour=pl.Series(colours))
+    with pytest.raises(ValueError, match="contains NaN"):
+        AFCL(random_state=seed).fit_clients({**tables, "north": holed})
+    model = AFCL(missing="impute", random_state=seed)
+    model.fit_clients({**tables, "north": holed})
+    whole = AFCL(random_state=seed).fit_clients(tables)
+    assert model.n_clusters_ == 3
+    assert np.mean(model.labels_ == whole.labels_) > 0.99
+
+
+def test_what_is_left_out_is_told(seed):
+    tables = {
+        name: table.with_columns(name=pl.Series([f"{name}{i}" for i in range(80)]))
+        for name, table in frames(seed).items()
+    }
+    with pytest.warns(ColumnWarning, match="column 'name' left out: 240 different"):
+        model = AFCL(random_state=seed).fit_clients(tables)
+    assert model.n_clusters_ == 3
+
+
+def test_bounds_are_those_of_the_numbers(seed):
+    tables = frames(seed)
+    bounds = ([-2.0, -2.0], [6.0, 6.0])
+    model = AFCL(scale=bounds, random_state=seed).fit_clients(tables)
+    assert model.n_clusters_ == 3
+    with pytest.raises(InputError, match="bounds for 1 columns, 2 are numbers"):
+        AFCL(scale=([0.0], [1.0])).fit_clients(tables)
+    with pytest.raises(InputError, match="levels of a category must not come from"):
+        AFCL(scale=bounds, privacy="dp(8)").fit_clients(tables)
+
+
+def test_arrays_and_texts_do_not_mix(seed):
+    tables = list(frames(seed).values())
+    with pytest.raises(InputError, match="some are bare arrays: pass frames only"):
+        AFCL().fit_clients([*tables, np.eye(9)])
+    model = AFCL(random_state=seed).fit_clients(tables)
+    with pytest.raises(InputError, match="categories and numbers make 5: pass a frame"):
+        model.predict(np.eye(3))
+
+
+def test_what_looks_like_owners_is_pointed_out(seed):
+    X = np.random.default_rng(seed).normal([[0.0, 0.0], [9.0, 9.0]] * 30, 1.0)
+    with pytest.warns(UserWarning, match="if it names the owner of each row, pass"):
+        AFCL(random_state=seed).fit(X, ["a", "b"] * 30)
+
+
+def test_names_of_numbered_columns(seed):
+    X = np.random.default_rng(seed).normal([[0.0, 0.0], [9.0, 9.0]] * 30, 1.0)
+    model = AFCL(random_state=seed).fit(X)
+    assert model.get_feature_names_out().tolist() == ["x0", "x1"]
