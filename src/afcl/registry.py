@@ -195,12 +195,11 @@ LEVELS = {
             3,  # that of the level it goes with
             "afcl.privacy.secure:Secure",
             "after the first message only sums over cohorts of sites can be read",
-            "The coordinator can read a site's first message: its cells, rounded to "
-            "1/64 of every column's range. A site's further numbers are masked or "
-            "encrypted: only sums over a cohort of sites can be read, of groups of at "
-            "least {min_cell} rows that three of them hold, or that one of them could "
-            "show alone. This does not hold against a coordinator that has two sites "
-            "of its own in the cohort, or that calls members gone who are there.",
+            "The coordinator can read a site's first message, rounded to 1/64 of "
+            "every column's range. Further numbers are masked or encrypted: only sums "
+            "over a cohort of sites can be read, of groups of at least {min_cell} rows "
+            "that three hold. A coordinator with two sites of its own, or that calls "
+            "members gone who are there, can learn more.",
         ),
         PrivacyLevel(
             "dp",

@@ -37,7 +37,8 @@ def has_texts(table: Any) -> bool:
 
     A few cells that are none make no column of texts: they are refused as odd numbers.
     """
-    return hasattr(table, "columns") and bool(_text_columns(table))
+    held = hasattr(table, "columns") and not getattr(table, "streamed", False)
+    return held and bool(_text_columns(table))
 
 
 def embedding_of(
