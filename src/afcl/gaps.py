@@ -22,7 +22,7 @@ DONORS = 5
 LOOKED_AT = 4096
 #: A row speaks if what its donors leave open is less than this share of the spread of
 #: a whole row, both as lengths.
-OPEN = 0.3
+OPEN = 0.4
 #: Rows that are filled together.
 TOGETHER = 256
 
@@ -68,6 +68,14 @@ def fill(X: Floats, typical: Floats, how: str = IMPUTE) -> Filled:
     >>> fill(X, np.zeros(2)).rows[3].round(2)
     array([0. , 0.1])
     """
+    rows, speak = _speak(X, typical, how)
+    if int(speak.sum()) < DONORS:
+        speak[:] = True
+    return Filled(rows, speak)
+
+
+def _speak(X: Floats, typical: Floats, how: str) -> tuple[Floats, Bools]:
+    """Return filled rows, and which of them are filled well."""
     rows, gaps = X.copy(), np.isnan(X)
     incomplete = np.flatnonzero(gaps.any(axis=1))
     speak = np.ones(X.shape[0], dtype=np.bool_)
@@ -79,9 +87,32 @@ def fill(X: Floats, typical: Floats, how: str = IMPUTE) -> Filled:
         rows[some] = np.where(gaps[some], values, X[some])
         share = np.where(gaps[some], left_open, 0.0).sum(axis=1) / spread.sum()
         speak[some] = share < KEEPING[how] ** 2
-    if int(speak.sum()) < DONORS:
-        speak[:] = True
-    return Filled(rows, speak)
+    return rows, speak
+
+
+def speaking(
+    X: Floats, how: str = IMPUTE, bounds: tuple[Floats, Floats] | None = None
+) -> int:
+    """Return how many rows would speak by the site's own scale, before one is agreed.
+
+    `bounds` are those of columns that need no agreement (NaN: the others).
+
+    Examples
+    --------
+    >>> speaking(np.array([[0.0, np.nan], [1.0, np.nan], [5.0, np.nan]]))
+    0
+    """
+    if not has_gaps(X):
+        return int(X.shape[0])
+    known = ~np.isnan(X)
+    low = np.where(known, X, np.inf).min(axis=0)
+    high = np.where(known, X, -np.inf).max(axis=0)
+    if bounds is not None:
+        low = np.where(np.isnan(bounds[0]), low, bounds[0])
+        high = np.where(np.isnan(bounds[1]), high, bounds[1])
+    span = np.where(high > low, high - low, 1.0)
+    scaled = (X - np.where(np.isfinite(low), low, 0.0)) / span
+    return int(_speak(scaled, np.full(X.shape[1], 0.5), how)[1].sum())
 
 
 def _looked_at(n: int) -> Ints:
@@ -101,7 +132,7 @@ def _spread(X: Floats) -> Floats:
     mean = np.where(held, X, 0.0).sum(axis=0) / np.maximum(1, count)
     variance = (np.where(held, X - mean, 0.0) ** 2).sum(axis=0) / np.maximum(1, count)
     known = count > DONORS
-    usual = variance[known].mean() if known.any() else 1.0
+    usual = np.median(variance[known]) if known.any() else 1.0
     spread: Floats = np.where(known, variance, usual)
     return spread if spread.sum() > 0 else np.ones_like(spread)
 

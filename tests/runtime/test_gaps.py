@@ -82,6 +82,26 @@ def test_a_column_without_any_value_is_refused():
         run([X[owner == g] for g in range(3)])
 
 
+def test_a_site_that_lacks_half_of_its_columns_takes_no_part(seed):
+    X, y, owner = spots(seed, d=2)
+    X[owner == 1, 1] = NAN
+    outcome = run([X[owner == g] for g in range(3)], "summary", seed)
+    assert outcome.clustering.k == 3
+    assert sorted(outcome.finished.tallies) == [0, 2]
+    (note,) = [event["text"] for event in outcome.finished.trace.of("note")]
+    assert note.startswith("client 1 has 0 rows whose gaps can be filled, fewer than 5")
+    assert outcome.labels[1].shape == (60,)
+
+
+def test_nobody_can_fill_its_gaps(seed):
+    X, _, owner = spots(seed, d=3)
+    X[np.arange(len(X)), np.arange(len(X)) % 3] = NAN
+    with pytest.raises(
+        InputError, match="no client has 5 rows whose gaps can be filled"
+    ):
+        run([X[owner == g] for g in range(3)], missing="available")
+
+
 def test_noise_does_not_cover_what_other_rows_say_of_a_gap():
     X, _, owner = spots(0, n=400)
     bounds = (np.full(6, -3.0), np.full(6, 7.0))

@@ -11,11 +11,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from afcl.cli.report import write_at_the_end
 from afcl.core.protocol import AnyMethod
-from afcl.data.features import WIDTH
+from afcl.data.features import bounds_of
 from afcl.data.sites import Sites, SiteTable
 from afcl.gaps import KEEPING
 from afcl.privacy.files import kept_secret
@@ -55,7 +53,9 @@ def execute(
         names=names,
         columns=tuple(sites.columns),
         missing=parameters["missing"] if parameters["missing"] in KEEPING else "",
-        bounds=_bounds(sites, scale),
+        bounds=bounds_of(sites.columns, sites.features)
+        if sites.features and isinstance(scale, str)
+        else None,
     )
     secret = out / SECRET
     if spec.noisy and not parameters["seeded_noise"]:
@@ -94,15 +94,6 @@ def execute(
     write_at_the_end(out)
     secret.unlink(missing_ok=True)
     return result
-
-
-def _bounds(sites: Sites[SiteTable], scale: Any) -> Any:
-    """Return the bounds of categories, unless all columns have some."""
-    if not (sites.features and isinstance(scale, str)):
-        return None
-    of_categories = {c for feature in sites.features for c in feature.columns}
-    fixed = np.array([column in of_categories for column in sites.columns])
-    return np.where(fixed, 0.0, np.nan), np.where(fixed, WIDTH, np.nan)
 
 
 @contextmanager

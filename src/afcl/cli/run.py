@@ -186,6 +186,7 @@ def cluster_files(
     """Run on files and write the folder; say whether it was done already."""
     from afcl import __version__
     from afcl.cli.execute import execute
+    from afcl.data.features import bounds_of
     from afcl.data.places import site_places
     from afcl.data.sites import open_sites
     from afcl.methods.presets import at_default_level
@@ -193,6 +194,7 @@ def cluster_files(
     from afcl.runtime.requirements import reads_in_parts, requirements
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
+    from afcl.runtime.simulate import rows_that_speak
 
     method, options, level = chosen_method(chosen)
     public = bounds(chosen["ranges"])
@@ -212,9 +214,11 @@ def cluster_files(
         stream=stream,
         whole="" if reads_in_parts(level) else _needing(chosen, level),
     )
-    speaking = sum(source.shape[0] >= least for source in sites.tables)
-    if reason and speaking < len(places):
-        options, reason = at_default_level(method, asked, max(1, speaking))
+    own = bounds_of(sites.columns, sites.features)
+    speak = [rows_that_speak(s.rows, chosen["missing"], own) for s in sites.tables]
+    enough = sum(n >= least for n in speak)
+    if reason and enough < len(places):
+        options, reason = at_default_level(method, asked, max(1, enough))
         level = options["privacy"]
     check_levels(sites.features, chosen, level)
     as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])

@@ -55,6 +55,15 @@ class Feature:
         return tuple(f"{self.name}{IS}{level}" for level in self.levels)
 
 
+def bounds_of(
+    columns: Sequence[str], features: Sequence[Feature]
+) -> tuple[Floats, Floats]:
+    """Return the bounds of categories, which give them their weight; NaN: a number."""
+    of_categories = {column for feature in features for column in feature.columns}
+    fixed = np.array([column in of_categories for column in columns])
+    return np.where(fixed, 0.0, np.nan), np.where(fixed, WIDTH, np.nan)
+
+
 @dataclass(frozen=True, slots=True)
 class Embedding:
     """How columns of numbers and texts become tables of numbers.
@@ -82,9 +91,7 @@ class Embedding:
     @property
     def bounds(self) -> tuple[Floats, Floats]:
         """The bounds of categories, which give them their weight; NaN: a number."""
-        of_categories = {c for feature in self.features for c in feature.columns}
-        fixed = np.array([name in of_categories for name in self.names])
-        return np.where(fixed, 0.0, np.nan), np.where(fixed, WIDTH, np.nan)
+        return bounds_of(self.names, self.features)
 
 
 @dataclass(frozen=True, slots=True)

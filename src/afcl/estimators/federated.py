@@ -37,7 +37,7 @@ from afcl.kernels import assign
 from afcl.methods.presets import at_default_level
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import as_schedule
-from afcl.runtime.simulate import Outcome, simulate, too_small
+from afcl.runtime.simulate import Outcome, rows_that_speak, simulate, too_small
 from afcl.scale import Box
 from afcl.trace import Event, Trace
 
@@ -325,8 +325,9 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     def _run(self, tables: Sequence[Table], names: list[str]) -> Outcome:
         method, options = self._method()
         scale, bounds = public_bounds(self.scale, self._embedding)
-        speaking = sum(table.shape[0] >= self._least() for table in tables)
-        options, _ = at_default_level(method, options, max(1, speaking), scale)
+        speak = [rows_that_speak(table, self.missing, bounds) for table in tables]
+        enough = sum(n >= self._least() for n in speak)
+        options, _ = at_default_level(method, options, max(1, enough), scale)
         sizes = [table.shape[0] for table in tables]
         self._before_run(sizes, options)
         spec = Spec(

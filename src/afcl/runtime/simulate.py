@@ -16,7 +16,7 @@ from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.rows import Rows, Source
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError
-from afcl.gaps import IMPUTE, has_gaps
+from afcl.gaps import IMPUTE, KEEPING, has_gaps, speaking
 from afcl.privacy.levels import parse_level
 from afcl.runtime.batch import SiteBatch, Threads, fits
 from afcl.runtime.batch_coordinator import BatchCoordinator
@@ -115,8 +115,8 @@ def simulate(
         if joined is not None and fits(spec, *joined, schedule):
             return simulate_batch(spec, *joined, schedule, trace=trace, clock=clock)
     small = too_small(spec, tables)
-    speaking = len(tables) - len(small)
-    requirements(spec.method, spec.parameters, spec.scale, speaking)
+    taking_part = len(tables) - len(small)
+    requirements(spec.method, spec.parameters, spec.scale, taking_part)
     spec = replace(spec, notes=(*spec.notes, *small.values()))
     # Here the rows are counted, not declared.
     most = max((table.shape[0] for table in tables), default=0)
@@ -144,6 +144,15 @@ def least_rows(spec: Spec) -> int:
     return max(1, told.min_cell or 1, group)
 
 
+def rows_that_speak(
+    table: Floats | Source, missing: str, bounds: tuple[Floats, Floats] | None
+) -> int:
+    """Return how many rows of a client take part, as far as it knows beforehand."""
+    if isinstance(table, np.ndarray):
+        return speaking(table, missing if missing in KEEPING else IMPUTE, bounds)
+    return table.shape[0]
+
+
 def too_small(spec: Spec, tables: Sequence[Floats | Source]) -> dict[int, str]:
     """Return the clients with too few rows to take part, and a line on each.
 
@@ -151,15 +160,22 @@ def too_small(spec: Spec, tables: Sequence[Floats | Source]) -> dict[int, str]:
     """
     least, small = least_rows(spec), {}
     for client, table in enumerate(tables):
-        n = table.shape[0]
+        n = rows_that_speak(table, spec.missing, spec.bounds)
         if n < least:
             who = spec.names[client] if spec.names else f"client {client}"
+            gaps = "" if n == table.shape[0] else " whose gaps can be filled"
             small[client] = (
-                f"{who} has {n} {'row' if n == 1 else 'rows'}, fewer than {least}: it "
-                "takes no part, and its rows are labelled by the others' clusters"
+                f"{who} has {n} {'row' if n == 1 else 'rows'}{gaps}, fewer than "
+                f"{least}: it takes no part, and its rows are labelled by the others' "
+                "clusters"
             )
     if len(small) == len(tables):
         most = max((table.shape[0] for table in tables), default=0)
+        if most >= least:
+            raise InputError(
+                f"no client has {least} rows whose gaps can be filled: leave the "
+                "emptiest columns out, or use missing='impute'"
+            )
         raise InputError(
             f"no client has as many rows as a cell or group needs, {least} (the "
             f"largest has n_samples = {most}): merge clients or lower min_cell"
