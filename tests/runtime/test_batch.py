@@ -310,6 +310,18 @@ def test_participation_is_checked():
         simulate_batch(Spec(AFCL), rows, offsets, Rounds(probability=[0.5, 0.5]))
 
 
+def test_some_columns_have_bounds_of_their_own(seed):
+    rows, offsets = people(seed, d=3)
+    bounds = np.array([np.nan, 0.0, np.nan]), np.array([np.nan, 60.0, np.nan])
+    spec = Spec(AFCL, seed=seed, bounds=bounds)
+    tables = [rows[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+    crowd = simulate_batch(spec, rows, offsets)
+    same(simulate(spec, tables), crowd)
+    box = crowd.finished.terms.box
+    assert (box.low[1], box.span[1]) == (0.0, 60.0)
+    assert box.span[0] < 60.0
+
+
 def test_clients_below_a_cell_are_not_asked_together():
     """They take no part, which is for the ordinary simulator to arrange."""
     rows, offsets = np.zeros((9, 2)), np.array([0, 6, 9])
