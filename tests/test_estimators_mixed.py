@@ -122,6 +122,15 @@ def test_arrays_and_texts_do_not_mix(seed):
         model.predict(np.eye(3))
 
 
+def test_frames_have_the_same_columns(seed):
+    tables = list(frames(seed).values())
+    for odd in (tables[1].drop("size"), tables[1].with_columns(more=pl.lit(1.0))):
+        with pytest.raises(
+            InputError, match="table 2 and table 1 differ in the column"
+        ):
+            AFCL().fit_clients([tables[0], odd])
+
+
 def test_what_looks_like_owners_is_pointed_out(seed):
     X = np.random.default_rng(seed).normal([[0.0, 0.0], [9.0, 9.0]] * 30, 1.0)
     with pytest.warns(UserWarning, match="if it names the owner of each row, pass"):

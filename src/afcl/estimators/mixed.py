@@ -58,6 +58,14 @@ def embed(
         raise InputError(
             "some tables have texts and some are bare arrays: pass frames only"
         )
+    first = set(tables[0].columns)
+    for number, table in enumerate(tables, 1):
+        other = sorted(map(str, first ^ set(table.columns)))
+        if other:
+            raise InputError(
+                f"table {number} and table 1 differ in the column {other[0]!r}: give "
+                "every table the same columns"
+            )
     embedding, notes = embedding_of(tables, least, owners)
     for note in notes:
         warnings.warn(note, ColumnWarning, stacklevel=3)
