@@ -27,6 +27,10 @@ OTHERS = 2
 #: Converted, the quartiles of a site fit the others', and these each other, up to this
 #: part of the interquartile range: sites that merely differ do so in other ways too.
 FIT = 0.5
+#: Most sites whose units are compared.
+COMPARED = 256
+#: Part of the values at either end that may be a tail.
+TAIL = 0.05
 #: Longest text of a finding.
 LONGEST = 600
 
@@ -83,24 +87,32 @@ def _units(columns: Sequence[ColumnSample]) -> list[Suspicion]:
         large = [i for i, part in enumerate(column.parts) if part.size >= ENOUGH]
         if len(large) <= OTHERS:
             continue
-        stats = _stats([column.parts[i] for i in large])
-        for place, i in enumerate(large):
-            own = ColumnStats(*(part[place] for part in stats))
-            others = ColumnStats(*(np.delete(part, place, axis=0) for part in stats))
-            for units, larger in converted_columns(own, others):
-                rest = [column.parts[j] for j in large if j != i]
-                if _fits(column.parts[i], rest, units, larger):
-                    found.append(_converted(column, i, units, larger))
+        parts = [column.parts[i] for i in large][:COMPARED]
+        # Apart by all values and without the tails: either alone may be chance.
+        by_all, by_most = _stats(parts, 0.0), _stats(parts, TAIL)
+        for place, own in enumerate(parts):
+            looks = [_odd_one(stats, place) for stats in (by_all, by_most)]
+            rest = [*parts[:place], *parts[place + 1 :]]
+            for units, larger in looks[0]:
+                if (units, larger) in looks[1] and _fits(own, rest, units, larger):
+                    found.append(_converted(column, large[place], units, larger))
     return found
 
 
-def _stats(parts: Sequence[Floats]) -> ColumnStats:
-    """Return where a column lies at every site, but for a tenth of its values."""
-    low, middle, high = (
-        np.array([[np.quantile(part, share)] for part in parts])
-        for share in (0.05, 0.5, 0.95)
-    )
-    return ColumnStats(low, high, middle, high - low)
+def _stats(parts: Sequence[Floats], tail: float) -> ColumnStats:
+    """Return where sites lie without so much of their ends; spans have no tails."""
+    shares = [tail, 1 - tail, 0.5, TAIL, 1 - TAIL]
+    low, high, middle, few, most = np.array(
+        [np.quantile(part, shares) for part in parts]
+    ).T[:, :, None]
+    return ColumnStats(low, high, middle, most - few)
+
+
+def _odd_one(stats: ColumnStats, place: int) -> list[tuple[Conversion, bool]]:
+    """Return what one site looks converted by, next to the others."""
+    own = ColumnStats(*(part[place] for part in stats))
+    others = ColumnStats(*(np.delete(part, place, axis=0) for part in stats))
+    return list(converted_columns(own, others))
 
 
 def _fits(
