@@ -16,7 +16,7 @@ import pytest
 
 from afcl import __version__
 from afcl.cli import main
-from afcl.cli.run import in_words
+from afcl.cli.words import in_words
 from afcl.core.protocol import Trust
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_sd1

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from afcl.data import kmeans_split, random_mixture
+from afcl.data.unit_check import CONVERSIONS
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.runtime.agreement import LARGEST, SHOWN, AgreementRequest, notes_on, select
 from afcl.runtime.codec import decode, encode
@@ -25,7 +26,6 @@ from afcl.runtime.live.announcement import (
 )
 from afcl.runtime.live.notes import MANY, SiteAgreement
 from afcl.runtime.live.settlement import admit, settle
-from afcl.runtime.live.unit_check import CONVERSIONS
 from afcl.scale import Stretch
 
 NONE = np.empty(0)

@@ -10,6 +10,7 @@ import typer
 
 from afcl.cli.addons import PASS_ON, bench, plot
 from afcl.cli.audit import audit
+from afcl.cli.check import check
 from afcl.cli.dashboard import dashboard
 from afcl.cli.demo import demo
 from afcl.cli.join import join, keygen
@@ -33,6 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(check)
 app.command()(run)
 app.command()(predict)
 app.command()(audit)

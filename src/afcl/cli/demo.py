@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from afcl.cli.run import cluster_files, in_words
+from afcl.cli.run import cluster_files
 from afcl.cli.settings import settings
+from afcl.cli.words import in_words
 
 if TYPE_CHECKING:
     from afcl._typing import Floats, Ints

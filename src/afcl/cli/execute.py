@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from afcl.cli.report import write_at_the_end
 from afcl.core.protocol import AnyMethod
 from afcl.data.features import bounds_of
 from afcl.data.sites import Sites, SiteTable
+from afcl.data.suspicion import Suspicion
 from afcl.gaps import KEEPING
 from afcl.privacy.files import kept_secret
 from afcl.runtime import results
@@ -40,6 +41,7 @@ def execute(
     parameters: dict[str, Any],
     identity: str,
     scale: Any = "minmax",
+    suspicions: Sequence[Suspicion] = (),
 ) -> dict[str, Any]:
     """Run, label, write the folder and its page; return what ``result.json`` holds."""
     names = tuple(source.name for source in sites.tables)
@@ -83,6 +85,7 @@ def execute(
     result = results.describe_simulated(outcome, names, sites.columns, parameters)
     result["features"] = [asdict(feature) for feature in sites.features]
     result["dates"] = list(parameters["date"])
+    result["suspicions"] = [asdict(found) for found in suspicions]
     if spec.noisy and spec.secret is None:
         result["note"] = f"{result.get('note', '')} {NOT_A_GUARANTEE}".strip()
     labels = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from afcl.cli.check import Strict, refuse
 from afcl.cli.settings import (
     MISSING,
     AtLeastTwo,
@@ -38,23 +39,12 @@ from afcl.cli.tables import (
     Separator,
     table_options,
 )
-from afcl.registry import LEVELS, criteria, ways_to_write
-from afcl.reliance import (
-    CLUSTERS,
-    NO_CLUSTERS,
-    confidence_words,
-    levels_words,
-    reliance_of,
-    verdict_words,
-)
+from afcl.cli.words import in_words
+from afcl.registry import criteria, ways_to_write
 
 if TYPE_CHECKING:
     from afcl.core.protocol import AnyMethod
     from afcl.data.features import Feature
-
-#: What is said of the rows if the method is a rival.
-RIVAL_SENT = "docs/methods.md says what this method uploads"
-
 
 Sites = Annotated[
     list[Path] | None, typer.Argument(help=SITES, metavar="SITE", show_default=False)
@@ -150,6 +140,7 @@ def run(
     max_rounds: Rounds = None,
     config: Config = None,
     stream: Stream = None,
+    strict: Strict = False,
     as_json: AsJson = False,
     force: Force = False,
 ) -> None:
@@ -161,7 +152,9 @@ def run(
     """
     # The context has what was typed under the names that a TOML file uses.
     chosen = settings(config, context.params)
-    result, was_done = cluster_files(sites or [], out, chosen, force, stream, folders)
+    result, was_done = cluster_files(
+        sites or [], out, chosen, force, stream, folders, strict
+    )
     if as_json:
         typer.echo(json.dumps(result, indent=2))
         return
@@ -182,6 +175,7 @@ def cluster_files(
     force: bool,
     stream: bool | None = None,
     folders: Sequence[Path] = (),
+    strict: bool = False,
 ) -> tuple[dict[str, Any], bool]:
     """Run on files and write the folder; say whether it was done already."""
     from afcl import __version__
@@ -189,6 +183,7 @@ def cluster_files(
     from afcl.data.features import bounds_of
     from afcl.data.places import site_places
     from afcl.data.sites import open_sites
+    from afcl.data.suspicions import find_suspicions, shown
     from afcl.methods.presets import at_default_level
     from afcl.privacy import EXACT_WARNING, parse_level, too_small
     from afcl.runtime.requirements import reads_in_parts, requirements
@@ -222,6 +217,9 @@ def cluster_files(
         level = options["privacy"]
     check_levels(sites.features, chosen, level)
     as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])
+    found = find_suspicions(sites, chosen["date"])
+    if strict:
+        refuse(found)
     parameters = {**chosen, "privacy": level}
     if reason:
         parameters["privacy_reason"] = reason
@@ -232,7 +230,7 @@ def cluster_files(
     finished = open_folder(out, identity, force)
     if finished is not None:
         return finished, True
-    for note in (*notes, *sites.notes):
+    for note in (*notes, *sites.notes, *shown(found)):
         print(f"note: {note}", file=sys.stderr)
     if level == "exact":
         print(f"warning: {EXACT_WARNING}", file=sys.stderr)
@@ -244,7 +242,10 @@ def cluster_files(
     scale: Any = "minmax"
     if public is not None:
         scale = in_order(public, sites.columns, sites.features)
-    result = execute(sites, out, method, options, parameters, identity, scale)
+    # Where the rows must not tell anything, what was found in them is for the eyes of
+    # their owners only.
+    told = () if _is_private(level) else found
+    result = execute(sites, out, method, options, parameters, identity, scale, told)
     warn_of_fine(result)
     return result, False
 
@@ -258,15 +259,21 @@ def _needing(chosen: dict[str, Any], level: str) -> str:
     return f"privacy level {level}"
 
 
+def _is_private(level: str) -> bool:
+    """Whether what is written down must not depend on single rows."""
+    from afcl.privacy import parse_level
+
+    return level not in ("exact", "affine", "rival") and parse_level(level).private
+
+
 def check_levels(
     features: Sequence[Feature], chosen: dict[str, Any], level: str
 ) -> None:
     """Refuse levels that were taken from the rows, where these must not tell them."""
     from afcl.cli.tables import categories
     from afcl.exceptions import InputError
-    from afcl.privacy import parse_level
 
-    if level in ("exact", "affine", "rival") or not parse_level(level).private:
+    if not _is_private(level):
         return
     declared = categories(chosen["category"])
     found = [each.name for each in features if not declared.get(each.name)]
@@ -331,88 +338,3 @@ def warn_of_fine(result: dict[str, Any]) -> None:
     note = too_fine(sizes, k, parameters["min_cell"], parameters["privacy"])
     if note is not None:
         print(f"warning: {note}", file=sys.stderr)
-
-
-def found_nothing(result: dict[str, Any]) -> bool:
-    """Whether the answer is that there are no clusters."""
-    return bool(result["n_clusters"] == 1 and _verdict(result) == NO_CLUSTERS)
-
-
-def _verdict(result: dict[str, Any]) -> str:
-    """Return whether there are clusters; "" in an older result."""
-    return str((result.get("structure") or {}).get("verdict", ""))
-
-
-def headline(result: dict[str, Any]) -> str:
-    """Say how many clusters there are, without a full stop."""
-    sites, k = result["sites"], result["n_clusters"]
-    text = f"{k} {'cluster' if k == 1 else 'clusters'}"
-    if found_nothing(result):
-        text = "No clusters found"
-    return (
-        f"{text} in {sum(site['rows'] for site in sites):,} rows "
-        f"at {len(sites)} {'site' if len(sites) == 1 else 'sites'}"
-    )
-
-
-def trust_in_words(result: dict[str, Any]) -> list[str]:
-    """Say how far the answer can be believed, if the result says so."""
-    k, sure = result["n_clusters"], result.get("confidence")
-    verdict = _verdict(result)
-    lines = []
-    # That there are clusters says the headline.
-    if verdict != CLUSTERS:
-        lines.append(verdict_words(verdict, None, k))
-    if sure is not None:
-        by_k = {int(other): share for other, share in sure["by_k"].items()}
-        meaning = reliance_of(verdict, sure["k"], k)
-        lines.append(confidence_words(sure["k"], k, meaning, by_k))
-    lines.append(levels_words(result.get("levels") or (), k))
-    return [line for line in lines if line]
-
-
-def in_words(result: dict[str, Any]) -> list[str]:
-    """Say what was found, in a few lines."""
-    sites, k = result["sites"], result["n_clusters"]
-    sent = sum(site["bytes"] for site in sites)
-    most = max(site["messages"] for site in sites)
-    told = result["sizes"] and not found_nothing(result)
-    sizes = f": {_sizes(result['sizes'])} rows." if told else "."
-    lines = [headline(result) + sizes]
-    score = result["scores"].get("silhouette")
-    rivals = [
-        (level["scores"]["silhouette"], level["k"])
-        for level in result["path"]
-        if level["k"] != k and level["scores"].get("silhouette") is not None
-    ]
-    if score is not None:
-        text = f"Silhouette (from summaries) {score:.3f}"
-        if rivals:
-            score, k = max(rivals)
-            text += f"; next best k = {k} with {score:.3f}"
-        lines.append(text + ".")
-    lines += trust_in_words(result)
-    lines.append(
-        f"{result['rounds']} rounds, at most {most} "
-        f"{'message' if most == 1 else 'messages'} a site, "
-        f"{sent / 1000:,.1f} kB sent in all; {_sent(result)}."
-    )
-    if result.get("note"):
-        lines.append(result["note"])
-    return lines + [f"Note: {text}." for text in result.get("notes", [])]
-
-
-def _sent(result: dict[str, Any]) -> str:
-    """Say what left the sites."""
-    level = result["parameters"]["privacy"]
-    return RIVAL_SENT if level == "rival" else LEVELS[_family(level)].sent
-
-
-def _family(level: str) -> str:
-    """Return a level's name in the registry: what stands before `+` and brackets."""
-    return level.partition("+")[0].partition("(")[0]
-
-
-def _sizes(sizes: list[int]) -> str:
-    shown = [f"{size:,}" for size in sizes[:12]]
-    return ", ".join(shown) + (", …" if len(sizes) > 12 else "")

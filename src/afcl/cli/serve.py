@@ -234,8 +234,9 @@ def _coordinate(
 ) -> None:
     """Start the engine, watch the run, end the engine whatever happens."""
     from afcl.cli.report import write_at_the_end
-    from afcl.cli.run import headline, trust_in_words, warn_of_fine
+    from afcl.cli.run import warn_of_fine
     from afcl.cli.signals import Ended, ended_by_signals
+    from afcl.cli.words import headline, trust_in_words
     from afcl.exceptions import Interrupted
     from afcl.runtime.live.server import FAILED
     from afcl.runtime.results import read_result

@@ -82,7 +82,18 @@ def drop_option(*names: str) -> str:
     >>> drop_option("age", "last, first")
     '--drop \'age,"last, first"\''
     """
-    return f"--drop {shlex.quote(','.join(map(_in_list, names)))}"
+    return naming("--drop", *names)
+
+
+def naming(option: str, *names: str) -> str:
+    """Return an option that takes a list of columns, as one would type it.
+
+    Examples
+    --------
+    >>> naming("--category", "sex", "blood group")
+    "--category 'sex,blood group'"
+    """
+    return f"{option} {shlex.quote(','.join(map(_in_list, names)))}"
 
 
 def _in_list(name: str) -> str:

@@ -161,7 +161,22 @@ def row_words(values: Floats, columns: Sequence[str]) -> Words:
     """Return the sum of the hashes of rows: four words, which add up over parts."""
     rows = np.asarray(values, dtype=np.float64)[:, _by_name(columns)]
     words = np.ascontiguousarray(rows + 0.0).view(np.uint64)
-    return np.stack([_mixed(words, lane) for lane in _LANES])
+    each = [_mixed(words, lane).sum(dtype=np.uint64) for lane in _LANES]
+    total: Words = np.stack(each)
+    return total
+
+
+def row_hashes(values: Floats) -> Words:
+    """Return a word for each row: equal rows have equal words, others hardly ever.
+
+    Examples
+    --------
+    >>> a, b, c = row_hashes(np.array([[1.0, np.nan], [1.0, 2.0], [1.0, np.nan]]))
+    >>> bool(a == c), bool(a == b)
+    (True, False)
+    """
+    rows = np.asarray(values, dtype=np.float64) + 0.0
+    return _mixed(np.ascontiguousarray(rows).view(np.uint64), _LANES[0])
 
 
 def unordered_digest(total: Words, n: int, columns: Sequence[str]) -> str:
@@ -176,15 +191,14 @@ def _by_name(columns: Sequence[str]) -> list[int]:
 
 
 def _mixed(words: Words, lane: int) -> Words:
-    """Return the sum over rows of a hash of each row (splitmix64, word by word)."""
+    """Return a hash of each row (splitmix64, word by word)."""
     state = np.full(words.shape[0], lane, dtype=np.uint64)
     for column in words.T:
         state = (state ^ column) * np.uint64(_LANES[0])
         for shift, factor in ((30, _LANES[1]), (27, _LANES[2])):
             state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
         state ^= state >> np.uint64(31)
-    total: Words = state.sum(dtype=np.uint64)
-    return total
+    return state
 
 
 def begin_digest(shape: tuple[int, ...], columns: Sequence[str] | None) -> Any:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from afcl.report import words
 from afcl.report.clusters import clusters_section
 from afcl.report.map import map_section
-from afcl.report.markup import Html, join, tag
+from afcl.report.markup import Html, join, section, tag
 from afcl.report.path import path_section
 from afcl.report.run_folder import RunFolder
 from afcl.report.run_state import RunState, state_of
@@ -27,6 +27,8 @@ PARTS = (
     ("map", "Map"),
     ("run", "The run"),
 )
+#: Suspicions that are shown; the others are counted.
+SUSPICIONS = 8
 
 
 @cache
@@ -51,6 +53,7 @@ def body(run: RunFolder, state: RunState) -> Html:
                 role="status",
             ),
         ),
+        _suspicions(run),
         trust_section(run),
         tag(
             "div",
@@ -75,6 +78,21 @@ def body(run: RunFolder, state: RunState) -> Html:
         map_section(run),
         timeline_section(run),
         tag("footer", tag("p", _made_with(run))),
+    )
+
+
+def _suspicions(run: RunFolder) -> Html | None:
+    """Return what looked odd about the data: it comes before what was made of them."""
+    if not run.suspicions:
+        return None
+    lines = list(run.suspicions[:SUSPICIONS])
+    more = len(run.suspicions) - len(lines)
+    if more:
+        lines.append(f"And {more} more: see suspicions in result.json.")
+    return section(
+        "data",
+        "Look at the data first",
+        tag("ul", [tag("li", text) for text in lines], class_="cautions"),
     )
 
 

@@ -133,8 +133,8 @@ class RunFolder:
         As in ``result.json``; centres in original units.
     trust
         How far that can be believed; None where the method does not say.
-    sites, rounds, note, parameters, versions
-        As in ``result.json``.
+    sites, rounds, note, suspicions, parameters, versions
+        As in ``result.json``; of suspicions the texts.
     low, span
         The agreed scale.
     history
@@ -159,6 +159,7 @@ class RunFolder:
     sites: tuple[SiteSummary, ...] = ()
     rounds: int | None = None
     note: str = ""
+    suspicions: tuple[str, ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     low: Floats | None = None
@@ -331,6 +332,7 @@ def _finished(
             "sites": _sites(result),
             "rounds": result.get("rounds"),
             "note": str(result.get("note") or ""),
+            "suspicions": tuple(str(s["text"]) for s in result.get("suspicions") or ()),
             "versions": dict(result.get("versions") or {}),
             "low": _array(scale.get("low"), history.low),
             "span": _array(scale.get("span"), history.span),

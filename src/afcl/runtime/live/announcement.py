@@ -12,12 +12,12 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.messages import payload, refuse_unless
+from afcl.data.unit_check import ColumnStats
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.gaps import has_gaps
 from afcl.privacy.identity import announcement, verify
 from afcl.runtime.agreement import LARGEST, quoted, select
 from afcl.runtime.codec import is_text
-from afcl.runtime.live.unit_check import ColumnStats
 from afcl.scale import Ranges, ranges_of
 
 #: Longest name of a site, a column or a unit.

@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
+from afcl.data.unit_check import ColumnStats, converted_columns
 from afcl.runtime.agreement import Agreement, quoted
 from afcl.runtime.live.announcement import Announcement
-from afcl.runtime.live.unit_check import ColumnStats, converted_columns
 
 #: A site with a smaller part of the median number of rows than this is noted.
 SMALL = 0.05

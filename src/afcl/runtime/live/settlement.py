@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from afcl.data.unit_check import ColumnStats
 from afcl.runtime.agreement import (
     AgreementRequest,
     Scale,
@@ -36,7 +37,6 @@ from afcl.runtime.live.notes import (
     site_notes,
     spellings,
 )
-from afcl.runtime.live.unit_check import ColumnStats
 
 
 def settle(

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules on single columns of numbers: ids, codes, sentinels, zeros, wild values.
+
+Every rule looks for what chance does not do; decision 0034 has how often it is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import numpy as np
+
+from afcl._typing import Floats
+from afcl.data.column_sample import ColumnSample
+from afcl.data.errors import drop_option, naming
+from afcl.data.features import MISMATCH
+from afcl.data.suspicion import (
+    EXTREME,
+    FEW_VALUES,
+    IDS,
+    SENTINEL,
+    TWO_VALUES,
+    ZERO,
+    Suspicion,
+    as_typed,
+)
+
+#: Fewest values from which anything is concluded.
+ENOUGH = 30
+#: Ids may repeat in this part of the rows: somebody came twice.
+AGAIN = 0.01
+#: Ids are dense if they reach at most so many times as far as there are rows. Of as
+#: many whole numbers drawn from there a fifth would repeat.
+REACH = 2.0
+#: Ids that rise from row to row do so in equal steps in this part of the rows. Sorted
+#: measurements that do are so close to each other that some are equal.
+STEPS = 0.25
+#: What people write where there is no value, if it is the smallest or the largest.
+NINES = tuple(float("9" * digits) for digits in range(1, 8))
+SENTINELS = (*(-nine for nine in NINES), *NINES[1:])
+#: What is written in fewer cells must lie farther off.
+SEVERAL = 3
+#: Interquartile ranges between a sentinel and everything else.
+FAR = 1.5
+#: Interquartile ranges between zeros and everything else; so many if they are few,
+ZERO_FAR, ZERO_FAR_IF_FEW = 1.0, 3.0
+#: and so many times the usual step from one value to the next: below 1 comes 0.
+STEPS_TO_ZERO = 10.0
+#: Most values that count as very few.
+VERY_FEW = 3
+#: An extreme value leaves all others at most this part of the range,
+FILLS = 0.1
+#: and lies beyond them so many times as far, in orders of magnitude, as the outer ones
+#: of them lie beyond the others: that of a long tail does not.
+TAIL = 12.0
+#: Which part of them are the outer ones, and how many are at least.
+OUTER, OUTER_AT_LEAST = 0.1, 10
+#: Most values of a column of whole numbers that may be codes.
+CODES = 6
+
+#: A rule for one column: its findings, and the column without what was found.
+Rule: TypeAlias = Callable[[ColumnSample], tuple[list[Suspicion], ColumnSample]]
+
+
+def judged_column(
+    column: ColumnSample, thorough: bool
+) -> tuple[list[Suspicion], ColumnSample]:
+    """Judge one column; what one rule explains no other one is asked about."""
+    if column.pooled.size < ENOUGH:
+        return [], column
+    ids = _ids(column) or _few_values(column, thorough)
+    if ids:
+        return ids, column
+    found: list[Suspicion] = []
+    rules: tuple[Rule, ...] = (_sentinels, _zeros, _extremes)
+    for rule in rules:
+        said, column = rule(column)
+        found += said
+    return found, column
+
+
+# ------------------------------------------------------------------ ids and codes
+
+
+def _ids(column: ColumnSample) -> list[Suspicion]:
+    """Whole numbers that are nearly all different, and dense or rising evenly."""
+    if not column.is_whole:
+        return []
+    large = [i for i, part in enumerate(column.parts) if part.size >= ENOUGH]
+    named = [i for i in large if _counts(column.parts[i], column.n_values[i])]
+    every = np.concatenate(column.parts)
+    if not (named and 2 * len(named) > len(large)) and not _is_dense(
+        every, sum(column.n_values)
+    ):
+        return []
+    low, high = as_typed(column.pooled.min()), as_typed(column.pooled.max())
+    text = (
+        f"{column.name!r} looks like ids or a counter ({low} to {high}, nearly all "
+        f"different): use {drop_option(column.name)}, or {naming('--id', column.name)}"
+    )
+    return [Suspicion(None, column.name, IDS, text)]
+
+
+def _counts(values: Floats, n_values: int) -> bool:
+    return _is_dense(values, n_values) or _rises(values)
+
+
+def _is_dense(values: Floats, n_values: int) -> bool:
+    """Whether nearly all differ although there is hardly room for it."""
+    again = AGAIN if values.size == n_values else 0.0
+    if np.unique(values).size < (1 - again) * values.size:
+        return False
+    return bool(values.max() - values.min() < REACH * n_values)
+
+
+def _rises(values: Floats) -> bool:
+    """Whether every row has a larger value than the one before, often by the same."""
+    gaps = np.diff(values)
+    if not (gaps > 0).all():
+        return False
+    _, times = np.unique(gaps, return_counts=True)
+    return bool(times.max() >= STEPS * gaps.size)
+
+
+def _few_values(column: ColumnSample, thorough: bool) -> list[Suspicion]:
+    """Numbers that may be codes."""
+    values = np.unique(column.pooled)
+    declare = naming("--category", column.name)
+    if values.size == 2:
+        low, high = map(as_typed, values)
+        text = (
+            f"{column.name!r} has two values only ({low} and {high}) and weighs "
+            f"{1 / MISMATCH:.0f} times as much as a category: if it says which kind a "
+            f"row is, use {declare}"
+        )
+        return [Suspicion(None, column.name, TWO_VALUES, text)]
+    if thorough and 2 < values.size <= CODES and column.is_whole:
+        shown = ", ".join(map(as_typed, values))
+        text = (
+            f"{column.name!r} has {values.size} values only ({shown}): if they are "
+            f"codes, use {declare}"
+        )
+        return [Suspicion(None, column.name, FEW_VALUES, text)]
+    return []
+
+
+# ------------------------------------------------------------------ values at the edge
+
+
+def _sentinels(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
+    """Numbers that stand for no value, far from all others."""
+    values = np.unique(column.pooled)
+    marks = set(_edge(values)) | set(_edge(values[::-1]))
+    rest = column.pooled[~np.isin(column.pooled, sorted(marks))]
+    if rest.size < ENOUGH // 2:
+        return [], column
+    low, high = float(rest.min()), float(rest.max())
+    near = FAR * _spread(rest)
+    found = []
+    for mark in sorted(marks):
+        gap = max(low - mark, mark - high)
+        times, where = column.occurrences(mark)
+        if gap >= (near if times >= SEVERAL else high - low):
+            found.append((mark, times, where))
+    said = [
+        Suspicion(
+            where,
+            column.name,
+            SENTINEL,
+            f"{column.name!r} has {as_typed(mark)} in {_cells(column, times)}"
+            f"{_at(where)}, and else {as_typed(low)} to {as_typed(high)}: if it means "
+            f"no value, use --null {as_typed(mark)}",
+        )
+        for mark, times, where in found
+    ]
+    return said, column.without([mark for mark, _, _ in found])
+
+
+def _edge(values: Floats) -> Iterator[float]:
+    """Yield sentinels from one end on, up to the first other value."""
+    for value in values[: len(SENTINELS)].tolist():
+        if value not in SENTINELS:
+            return
+        yield value
+
+
+def _zeros(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
+    """Zeros that lie far below all other values."""
+    rest = column.pooled[column.pooled != 0]
+    times, where = column.occurrences(0.0)
+    if not times or rest.size < ENOUGH // 2 or np.unique(rest).size <= CODES:
+        return [], column
+    low, high = float(rest.min()), float(rest.max())
+    far = ZERO_FAR if times >= SEVERAL else ZERO_FAR_IF_FEW
+    step = float(np.median(np.diff(np.unique(rest))))
+    if low <= 0 or low < max(far * _spread(rest), STEPS_TO_ZERO * step):
+        return [], column
+    text = (
+        f"{column.name!r} has 0 in {_cells(column, times)}{_at(where)}, and else "
+        f"{as_typed(low)} to {as_typed(high)}: if it means no value, leave these cells "
+        "empty (--null 0 would do so in all columns)"
+    )
+    said = [Suspicion(where, column.name, ZERO, text)]
+    return said, column.without([0.0])
+
+
+def _extremes(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
+    """Very few values without which all others have a tenth of the range."""
+    ordered = np.sort(column.pooled)
+    n, whole = ordered.size, float(ordered[-1] - ordered[0])
+    for few in range(1, VERY_FEW + 1):
+        for extreme, rest in (
+            (ordered[n - few :], ordered[: n - few]),
+            (ordered[:few], ordered[few:]),
+        ):
+            if rest[-1] - rest[0] <= FILLS * whole and _beyond_a_tail(extreme, rest):
+                return [_filling(column, extreme, rest)], column.without(extreme)
+    return [], column
+
+
+def _beyond_a_tail(extreme: Floats, rest: Floats) -> bool:
+    """Whether these lie farther off than a long tail reaches."""
+    middle = float(np.median(rest))
+    off = np.sort(np.abs(rest - middle))
+    outer = off[-max(OUTER_AT_LEAST, int(OUTER * off.size)) :]
+    if outer[0] <= 0:
+        return False
+    # Hill's estimator: of a tail that is a power, gaps are exponential with this mean.
+    slope = float(np.log(outer / outer[0]).mean())
+    beyond = float(np.log(np.abs(extreme - middle).min() / outer[-1]))
+    return beyond >= TAIL * slope
+
+
+def _filling(column: ColumnSample, extreme: Floats, rest: Floats) -> Suspicion:
+    """Say which values fill the range of a column."""
+    values = ", ".join(as_typed(value) for value in np.unique(extreme))
+    homes = {column.occurrences(float(value))[1] for value in extreme}
+    where = homes.pop() if len(homes) == 1 else None
+    many = extreme.size > 1
+    text = (
+        f"{column.name!r} has {values}{_at(where)}, and else {as_typed(rest[0])} to "
+        f"{as_typed(rest[-1])}: {'they fill' if many else 'it fills'} the range and "
+        f"all other rows look alike; correct {'them' if many else 'it'}, or leave the "
+        f"{'rows' if many else 'row'} out"
+    )
+    return Suspicion(where, column.name, EXTREME, text)
+
+
+def _spread(values: Floats) -> float:
+    """Return the interquartile range, or the range if half of all are the same."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    return float(high - low if high > low else values.max() - values.min())
+
+
+# ------------------------------------------------------------------ words
+
+
+def _cells(column: ColumnSample, times: int) -> str:
+    about = "at least " if column.is_sampled else ""
+    return f"{about}{times} cell{'' if times == 1 else 's'}"
+
+
+def _at(site: str | None) -> str:
+    return "" if site is None else f" of {site}"
