@@ -279,6 +279,7 @@ def test_dates_are_left_out_unless_their_days_are_to_count(folder):
         ("03.01.1970", 2.0),
         ("1970-01-03 12:00", 2.5),
         ("1970-01-03T18:00:00", 2.75),
+        ("1970-01-03T18:00:00Z", 2.75),
     ],
 )
 def test_dates_in_text(folder, cell, day):

@@ -161,7 +161,8 @@ def days(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | N
         found = series.cast(pl.Datetime("ms"))
     else:
         cells = pl.Series(series.name, texts(series, written), dtype=pl.String)
-        cells = cells.str.strip_chars().str.replace(" ", "T", literal=True)
+        cells = cells.str.strip_chars().str.strip_suffix("Z")
+        cells = cells.str.replace(" ", "T", literal=True)
         found = pl.Series(series.name, [None] * len(series), dtype=pl.Datetime("ms"))
         for form in DATES:
             found = found.fill_null(
