@@ -174,6 +174,7 @@ def open_sites(
     dates: Sequence[str] = (),
     least: int = 1,
     embedding: Embedding | None = None,
+    with_texts: bool = True,
 ) -> Sites[SiteTable]:
     """Read the sites as :func:`~afcl.data.read_sites` does, or make them ready to.
 
@@ -190,6 +191,8 @@ def open_sites(
         are larger than 1 GiB: Parquet by the numbers in it, text by its length.
     whole : str
         What needs all rows in memory, if something does.
+    with_texts : bool
+        Whether texts may be categories; otherwise they are refused.
     """
     if missing not in ("error", "drop", *KEEPING):
         raise fail(
@@ -220,6 +223,8 @@ def open_sites(
         )
 
     def settle(odd: Sequence[OddCell]) -> Embedding:
+        if not (with_texts or numeric_only):
+            raise NotNumbers(odd)
         if numeric_only:
             left, said = _without([c for c in odd if c.column not in dates], common)
             settled = Embedding(left, (), tuple(dates))
