@@ -13,7 +13,9 @@ from afcl.methods import get_method
 from afcl.metrics import adjusted_rand
 from afcl.runtime.agreement import check_ranges
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Spec
+from afcl.runtime.coordinator import Coordinator, Spec
+from afcl.runtime.inprocess import InProcess
+from afcl.runtime.schedule import Schedule
 from afcl.runtime.simulate import simulate
 from afcl.runtime.site import NO_GAPS, Site
 from afcl.scale import Ranges, given_box, ranges_of, supported_box
@@ -130,6 +132,25 @@ def test_extremes_are_those_of_what_is_there():
 def test_half_a_range_is_none(low, high):
     with pytest.raises(RejectedMessage):
         check_ranges(Ranges(5, 1, np.array([low]), np.array([high])), True)
+
+
+def test_a_site_that_says_it_has_no_values_is_refused_where_nobody_lacks_any(seed):
+    """Of such a one nothing could be checked against what it announced."""
+    X, _, owner = spots(seed)
+    nothing = np.full(6, NAN)
+
+    class Liar(Site):
+        def answer(self, request):
+            if isinstance(decode(request), AskRanges):
+                return encode(Ranges(60, 6, nothing, nothing))
+            return super().answer(request)
+
+    sites = [(Liar if g == 1 else Site)(X[owner == g]) for g in range(3)]
+    spec = Spec(get_method("afcl"), {"privacy": "summary"}, seed)
+    finished = Coordinator(spec, InProcess(sites, Schedule().bind(3, seed))).run()
+    (said,) = finished.trace.of("rejected")
+    assert said["client"] == 1
+    assert said["reason"] == "a column has no value, where nobody lacks one"
 
 
 def test_who_has_no_value_has_no_say_in_the_box():

@@ -45,8 +45,10 @@ class AFCL(FederatedClusterer):
         `random`: one U(0, 1) draw per client; or a schedule.
     scale : "minmax", (low, high) or None
         How columns are brought to one scale, agreed before anything else.
-    missing : {"error", "drop"}
-        What to do with rows that hold NaN; dropped rows are labelled -1.
+    missing : {"error", "drop", "impute", "available"}
+        What to do with rows that hold NaN: refuse them; leave them out, labelled -1;
+        fill what can be filled well; or let rows without gaps alone decide. The last
+        two label every row that has a value.
     privacy : str or None
         None: for the default preset sums over all clients, if there are three and a
         common scale (`secure(plain)+summary`: a simulation masks nothing), otherwise

@@ -15,7 +15,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from afcl._typing import Bools, Floats, Ints
@@ -31,8 +30,16 @@ from afcl.estimators.mixed import (
     warn_of_owners,
     without_owners,
 )
+from afcl.estimators.rows import (
+    by_owner,
+    kept_rows,
+    owners_of,
+    rows_at,
+    seed_of,
+    without_gaps,
+)
 from afcl.exceptions import InputError, SmallClientsWarning
-from afcl.gaps import AVAILABLE, IMPUTE, KEEPING, completed, has_gaps
+from afcl.gaps import AVAILABLE, IMPUTE, KEEPING
 from afcl.kernels import assign
 from afcl.methods.presets import at_default_level
 from afcl.runtime.coordinator import Spec
@@ -181,14 +188,14 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         X, clients = without_owners(X, clients)
         self._embedding = None
         if has_texts(X):
-            owner, names = _owners(clients, len(X))
+            owner, names = owners_of(clients, len(X))
             self._embedding = embed([X], self._least(), owner)
         rows: Floats = self._checked(X, reset=True)
-        owner, names = _owners(clients, rows.shape[0])
-        kept = _kept(rows, self.missing)
-        order, ends = _by_owner(owner, len(names))
+        owner, names = owners_of(clients, rows.shape[0])
+        kept = kept_rows(rows, self.missing)
+        order, ends = by_owner(owner, len(names))
         groups = [own[kept[own]] for own in np.split(order, ends)]
-        outcome = self._run([_rows_at(rows, index) for index in groups], names)
+        outcome = self._run([rows_at(rows, index) for index in groups], names)
         self._fit_rows = [rows]
         self.labels_ = np.full(rows.shape[0], -1, dtype=np.int64)
         for index, labels in zip(groups, outcome.labels, strict=True):
@@ -242,7 +249,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             del self.feature_names_in_
         if any(is_source(table) for table in given):
             return self._fit_sources(given, names)
-        masks = [_kept(a, self.missing) for a in given]
+        masks = [kept_rows(a, self.missing) for a in given]
         kept = [a if m.all() else a[m] for a, m in zip(given, masks, strict=True)]
         outcome = self._run(kept, names)
         self._fit_rows = given
@@ -333,7 +340,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         spec = Spec(
             method,
             options,
-            _seed(self.random_state),
+            seed_of(self.random_state),
             scale,
             self.max_rounds,
             names=tuple(names),
@@ -403,14 +410,14 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         rows, kept = self._new_rows(X)
         labels = np.full(rows.shape[0], -1, dtype=np.int64)
         method, _ = self._method()
-        scaled = _completed(self._box.scale(rows[kept]), self._raw.centers)
+        scaled = without_gaps(self._box.scale(rows[kept]), self._raw.centers)
         labels[kept] = self._rank[method.label(self._raw, scaled, None, None)]
         return labels
 
     def _new_rows(self, X: Any) -> tuple[Floats, Bools]:
         check_is_fitted(self, "n_clusters_")
         rows = self._checked(X, reset=False)
-        return rows, _kept(rows, self.missing)
+        return rows, kept_rows(rows, self.missing)
 
     def cut(self, k: int, X: Any = None) -> Ints:
         """Label rows for another k on the path, without a new run.
@@ -439,7 +446,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         rows, kept = self._new_rows(given)
         labels = np.full(rows.shape[0], -1, dtype=np.int64)
         centers = levels[k].centers
-        scaled = _completed(self._box.scale(rows[kept]), centers)
+        scaled = without_gaps(self._box.scale(rows[kept]), centers)
         labels[kept] = assign(scaled, centers)[0]
         return labels
 
@@ -486,61 +493,6 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
-
-
-def _owners(clients: ArrayLike | None, n: int) -> tuple[Ints, list[str]]:
-    """Return every row's owner as a number, and the owners' sorted names."""
-    if clients is None:
-        return np.zeros(n, dtype=np.int64), ["0"]
-    given = np.asarray(clients)
-    if given.shape != (n,):
-        raise InputError(
-            f"clients must name the owner of each of the {n} rows, "
-            f"it has shape {given.shape}"
-        )
-    names, owner = np.unique(given, return_inverse=True)
-    return owner.astype(np.int64), [str(name) for name in names]
-
-
-def _by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
-    """Return all rows' numbers, owner by owner, and where all but the last end."""
-    order = np.argsort(owner, kind="stable")
-    ends = np.cumsum(np.bincount(owner, minlength=owners))[:-1]
-    return order, ends
-
-
-def _rows_at(rows: Floats, index: Ints) -> Floats:
-    """Return these rows, without a copy if they lie one after the other."""
-    first, last = (index[0], index[-1]) if index.size else (0, -1)
-    if last - first + 1 == index.size:
-        return rows[first : last + 1]
-    return rows[index]
-
-
-def _kept(rows: Floats, missing: str) -> Bools:
-    if missing == "drop":
-        return np.asarray(~np.isnan(rows).any(axis=1), dtype=np.bool_)
-    if missing in KEEPING:
-        return np.asarray(~np.isnan(rows).all(axis=1), dtype=np.bool_)
-    return np.ones(rows.shape[0], dtype=np.bool_)
-
-
-def _completed(scaled: Floats, centers: Floats | None) -> Floats:
-    """Return rows without gaps, by the centre nearest in what each has."""
-    if not has_gaps(scaled):
-        return scaled
-    if centers is None:
-        raise InputError("rows with gaps cannot be labelled: there are no centres")
-    return completed(scaled, centers)
-
-
-def _seed(random_state: Any) -> int:
-    """Use an integer as it is; draw one from anything else."""
-    if isinstance(random_state, int | np.integer):
-        if random_state < 0:
-            raise InputError("random_state must not be negative")
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def _log(event: Event) -> None:

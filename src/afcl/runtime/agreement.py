@@ -259,6 +259,8 @@ class RollCall:
                 return
             ranges = check_ranges(decode(answer.data), request.extremes)
             check_rows(ranges.n_rows, request.max_rows)
+            if self._typical is None and np.isnan(ranges.low).any():
+                raise RejectedMessage("a column has no value, where nobody lacks one")
         except RejectedMessage as error:
             reason = plain(str(error))
             say("rejected", client=client, contact=AGREEMENT, reason=reason)
