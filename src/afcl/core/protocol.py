@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
-from afcl.core.messages import Broadcast, Hello, Left, Update
+from afcl.core.messages import Broadcast, Cells, Hello, Left, Update
 from afcl.kernels import assign
 
 Message: TypeAlias = Hello | Update | Left
@@ -156,6 +156,9 @@ class Clustering:
         What a reader should know of how the answer came about, a sentence or nothing.
     trust
         How far it can be believed, where a method says so.
+    cells
+        What the server heard, condensed to a few hundred cells, where it hears cells.
+        They stay with the server: no message holds them.
     """
 
     centers: Floats | None
@@ -167,6 +170,7 @@ class Clustering:
     extra: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     trust: Trust | None = None
+    cells: Cells | None = None
 
     @property
     def k(self) -> int:

@@ -18,6 +18,7 @@ from afcl.core import rebuild
 from afcl.core.budget import within_budget
 from afcl.core.cells import exchange, nothing
 from afcl.core.checks import check_hello, check_update
+from afcl.core.condense import condense_cells
 from afcl.core.indices import choose, goodness
 from afcl.core.messages import (
     Batch,
@@ -35,6 +36,8 @@ from afcl.core.trust import judged
 
 #: Bytes by which a hello is known again.
 DIGEST = 16
+#: Cells that an answer is kept with, at most.
+TOLD = 512
 
 # ------------------------------------------------------------------ absorbing
 
@@ -300,6 +303,7 @@ def result(state: ServerState) -> Clustering:
         _condensed(state),
         _note(state, level.k),
         replace(trust, stabilities=stabilities),
+        condense_cells(state.bag(), TOLD),
     )
 
 

@@ -7,7 +7,7 @@ The estimators use the simulator, which drives the same pure functions as the ne
 from __future__ import annotations
 
 from afcl.estimators.afcl import AFCL
-from afcl.estimators.federated import KPath
+from afcl.estimators.kpath import KPath
 from afcl.estimators.method import MethodClusterer, make_method
 
 __all__ = ["AFCL", "KPath", "MethodClusterer", "make_method"]

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.estimators.federated import FederatedClusterer
+from afcl.estimators.told import warn_user
 from afcl.exceptions import PrivacyWarning, SmallClientsWarning
 from afcl.methods.presets import resolve
 from afcl.privacy import EXACT_WARNING, too_fine, too_small
@@ -175,10 +175,10 @@ class AFCL(FederatedClusterer):
     def _before_run(self, sizes: list[int], options: dict[str, Any]) -> None:
         level = options.get("privacy") or resolve(self.get_params(deep=False))[2]
         if level == "exact":
-            warnings.warn(EXACT_WARNING, PrivacyWarning, stacklevel=4)
+            warn_user(PrivacyWarning(EXACT_WARNING))
         note = too_small(sizes, options.get("min_cell", 1), level)
         if note is not None:
-            warnings.warn(note, SmallClientsWarning, stacklevel=4)
+            warn_user(SmallClientsWarning(note))
 
     def _doubts(self, sizes: list[int], clustering: Clustering) -> list[Warning]:
         doubts = super()._doubts(sizes, clustering)

@@ -6,9 +6,8 @@ from __future__ import annotations
 import copy
 import logging
 import secrets
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,11 +17,14 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.core.protocol import AnyMethod, Clustering, PathLevel
+from afcl.core.lineage import Answered
+from afcl.core.protocol import AnyMethod, Clustering
 from afcl.data.features import Embedding
 from afcl.data.mixed import has_texts, rows_of
 from afcl.estimators import storage, trust
+from afcl.estimators.answers import NumberedAnswers
 from afcl.estimators.clients import Table, aligned, is_source
+from afcl.estimators.kpath import KPath
 from afcl.estimators.mixed import (
     as_tables,
     embed,
@@ -35,9 +37,9 @@ from afcl.estimators.rows import (
     kept_rows,
     owners_of,
     rows_at,
-    seed_of,
     without_gaps,
 )
+from afcl.estimators.told import warn_user
 from afcl.exceptions import InputError, SmallClientsWarning
 from afcl.gaps import AVAILABLE, IMPUTE, KEEPING
 from afcl.kernels import assign
@@ -53,42 +55,7 @@ logger = logging.getLogger("afcl")
 MISSING = ("error", "drop", IMPUTE, AVAILABLE)
 
 
-@dataclass(frozen=True)
-class KPath:
-    """Every k that was considered: the clustering's path as users see it, by columns.
-
-    Attributes
-    ----------
-    k : ndarray of shape (n_levels,)
-        In increasing order.
-    scores : dict of str to ndarray of shape (n_levels,)
-        By index name; NaN where an index is not defined.
-    centers : list of ndarray of shape (k, n_features)
-        In the units of the data, largest cluster first.
-    """
-
-    k: Ints
-    scores: dict[str, Floats]
-    centers: list[Floats]
-
-    @classmethod
-    def of(cls, levels: Sequence[PathLevel], box: Box) -> Self:
-        """Return these levels, which are in agreed units, in those of the data."""
-        names = sorted({name for level in levels for name in level.scores})
-        return cls(
-            np.array([level.k for level in levels], dtype=np.int64),
-            {
-                # As float64, None is NaN.
-                name: np.array(
-                    [level.scores.get(name) for level in levels], dtype=np.float64
-                )
-                for name in names
-            },
-            [box.unscale(level.centers) for level in levels],
-        )
-
-
-class FederatedClusterer(ClusterMixin, BaseEstimator):
+class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
     """The part of a clusterer that does not depend on its method.
 
     Attributes
@@ -127,6 +94,17 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         that knows no levels.
     trace_ : Trace
         Everything that happened.
+    answer_ : int
+        Number of the answer: 1 after a fit, one more after every :meth:`update` and
+        :meth:`forget`.
+    cluster_names_ : list of str
+        What the clusters are called: a name stays with its cluster from answer to
+        answer. In the first one `c0` is label 0.
+    changes_ : list of Change
+        What is not as it was in the answer before: clusters that were born, split,
+        merged, died or have drifted.
+    history_ : list of NumberedAnswer
+        All answers so far.
     """
 
     participation: Any
@@ -192,6 +170,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             self._embedding = embed([X], self._least(), owner)
         rows: Floats = self._checked(X, reset=True)
         owner, names = owners_of(clients, rows.shape[0])
+        self._begin(names)
         kept = kept_rows(rows, self.missing)
         order, ends = by_owner(owner, len(names))
         groups = [own[kept[own]] for own in np.split(order, ends)]
@@ -225,6 +204,14 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         if len(tables) == 0:
             raise InputError("fit_clients needs at least one table")
         held, names = as_tables(tables)
+        self._begin(names)
+        return self._fit_tables(dict(zip(names, held, strict=True)))
+
+    def _fit_tables(self, tables: Mapping[str, Any]) -> Self:
+        """Cluster named tables; the roster also numbers who has none any more."""
+        names = [name for name in self._roster if name in tables]
+        held: list[Any] = [tables[name] for name in names]
+        self._tables = dict(tables)
         self._embedding = embed(held, self._least())
         if self._embedding is not None:
             columns: tuple[str, ...] | None = tuple(map(str, held[0].columns))
@@ -330,6 +317,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         return True if self.missing == "error" else "allow-nan"
 
     def _run(self, tables: Sequence[Table], names: list[str]) -> Outcome:
+        """Run the federation of these clients; who is gone keeps its number."""
         method, options = self._method()
         scale, bounds = public_bounds(self.scale, self._embedding)
         speak = [rows_that_speak(table, self.missing, bounds) for table in tables]
@@ -340,10 +328,10 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         spec = Spec(
             method,
             options,
-            seed_of(self.random_state),
+            self._seed,
             scale,
             self.max_rounds,
-            names=tuple(names),
+            names=tuple(self._roster),
             missing=self.missing if self.missing in KEEPING else "",
             bounds=bounds,
         )
@@ -356,30 +344,41 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             spec = replace(spec, secret=secrets.token_bytes(32))
         trace = Trace(_log if self.verbose else None)
         schedule = as_schedule(self.participation)
-        for note in too_small(spec, tables).values():
-            warnings.warn(note, SmallClientsWarning, stacklevel=3)
-        outcome = simulate(spec, tables, schedule, trace=trace)
+        numbered, gone = self._numbered(tables, names)
+        for note in too_small(spec, numbered, gone).values():
+            warn_user(SmallClientsWarning(note))
+        outcome = simulate(spec, numbered, schedule, trace=trace, gone=gone)
+        if gone:
+            here = [c for c in range(len(numbered)) if c not in gone]
+            outcome = replace(outcome, labels=tuple(outcome.labels[c] for c in here))
         self.privacy_ = getattr(spec.parameters, "privacy", None)
-        self._keep(outcome)
+        self._keep(outcome, names)
         for doubt in self._doubts(sizes, outcome.clustering):
-            warnings.warn(doubt, stacklevel=3)
+            warn_user(doubt)
         return outcome
 
-    def _keep(self, outcome: Outcome) -> None:
+    def _keep(self, outcome: Outcome, names: list[str]) -> None:
         finished = outcome.finished
         self.n_rounds_ = finished.rounds
         self.upload_bytes_ = sum(t.bytes for t in finished.tallies.values())
         self.trace_ = finished.trace
         self._fitted(outcome.clustering, finished.clustering, outcome.rank)
         self._unscale(finished.terms.box)
+        last = None
+        if outcome.clustering.centers is not None:
+            columns = [str(name) for name in self.get_feature_names_out()]
+            last = Answered.of(outcome.clustering, self._box, columns)
+        sizes = self.cluster_sizes_.tolist()
+        self._follow(self._lineage.followed(last, sizes, names))
 
     def _fitted(self, clustering: Clustering, raw: Clustering, rank: Ints) -> None:
         self.n_clusters_ = clustering.k
         self.cluster_sizes_ = clustering.sizes.astype(np.int64)
         self.scores_ = dict(clustering.scores)
         self.__dict__.update(trust.attributes(clustering.trust))
-        self._clustering = clustering
-        self._raw = raw
+        # What the server heard stays with the lineage.
+        self._clustering = replace(clustering, cells=None)
+        self._raw = replace(raw, cells=None)
         self._rank = rank
 
     def _unscale(self, box: Box) -> None:

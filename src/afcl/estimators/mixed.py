@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.data.features import Embedding
 from afcl.data.mixed import embedding_of, has_texts
+from afcl.estimators.told import warn_user
 from afcl.exceptions import ColumnWarning, InputError
 
 
@@ -41,10 +41,10 @@ def warn_of_owners(y: Any, clients: Any) -> None:
         return
     cells = np.asarray(y)
     if cells.ndim == 1 and cells.dtype.kind in "OUS" and cells.size > 1:
-        warnings.warn(
-            "y is ignored; if it names the owner of each row, pass clients=",
-            UserWarning,
-            stacklevel=3,
+        warn_user(
+            UserWarning(
+                "y is ignored; if it names the owner of each row, pass clients="
+            )
         )
 
 
@@ -68,7 +68,7 @@ def embed(
             )
     embedding, notes = embedding_of(tables, least, owners)
     for note in notes:
-        warnings.warn(note, ColumnWarning, stacklevel=3)
+        warn_user(ColumnWarning(note))
     return embedding
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from afcl._typing import AnyArray, Ints
+from afcl.core.lineage import Answered, Lineage, NumberedAnswer
 from afcl.core.protocol import Clustering, Merge, PathLevel, Trust
 from afcl.data.features import Embedding, Feature
 from afcl.estimators import trust
@@ -57,6 +58,9 @@ def save(model: FederatedClusterer, folder: Path) -> None:
         "trace": model.trace_.events,
         "clustering": _dump(model._clustering, "final", arrays),
         "raw": _dump(model._raw, "raw", arrays),
+        "seed": model._seed,
+        "roster": model._roster,
+        "lineage": _dump_lineage(model._lineage, arrays),
     }
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / "arrays.npz", allow_pickle=False, **arrays)
@@ -100,6 +104,10 @@ def load(kind: type[ModelT], folder: Path) -> ModelT:
     )
     walls = True if arrays.get("box_walls") else None  # older files have none
     model._unscale(Box(arrays["box_low"], arrays["box_span"], walls))
+    if "lineage" in description:  # older files have none
+        model._seed, model._roster = description["seed"], description["roster"]
+        model._tables = {}
+        model._follow(_read_lineage(description["lineage"], arrays))
     return model
 
 
@@ -111,6 +119,8 @@ def without_rows(state: dict[str, Any]) -> dict[str, Any]:
     kept = dict(state)
     if "_fit_rows" in kept:
         kept["_fit_rows"] = None
+    if "_tables" in kept:
+        kept["_tables"] = {}
     if "client_labels_" in kept:
         kept["client_labels_"] = _held(kept["client_labels_"])
     return kept
@@ -223,6 +233,28 @@ def _read(
         description.get("note", ""),
         _trust(description.get("trust")),
     )
+
+
+def _dump_lineage(lineage: Lineage, arrays: dict[str, AnyArray]) -> dict[str, Any]:
+    """Put the arrays of the last answer aside and return the rest."""
+    last = None if lineage.last is None else asdict(lineage.last)
+    if last is not None:
+        columns = last.pop("columns")
+        arrays |= {f"last_{name}": array for name, array in last.items()}
+    return {
+        "answers": [asdict(answer) for answer in lineage.answers],
+        "used": lineage.used,
+        "columns": None if last is None else columns,
+    }
+
+
+def _read_lineage(known: dict[str, Any], arrays: dict[str, AnyArray]) -> Lineage:
+    answers = tuple(NumberedAnswer.read(answer) for answer in known["answers"])
+    if known["columns"] is None:
+        return Lineage(answers, None, known["used"])
+    names = [field.name for field in fields(Answered) if field.name != "columns"]
+    last = {name: arrays[f"last_{name}"] for name in names}
+    return Lineage(answers, Answered(tuple(known["columns"]), **last), known["used"])
 
 
 def _embedding(known: dict[str, Any] | None) -> Embedding | None:

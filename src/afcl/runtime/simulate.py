@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -103,19 +103,23 @@ def simulate(
     journal: Journal | None = None,
     trace: Trace | None = None,
     clock: Callable[[], float] | None = None,
+    gone: Collection[int] = (),
 ) -> Outcome:
     """Run `spec` on one table (or source of rows) per client and label all rows.
 
     From :data:`TOGETHER` small clients on these are asked together, where they can be:
     see :func:`simulate_batch`. It is the same run, only faster.
+
+    Who is `gone` keeps its number, so that the others keep theirs; its table is empty.
     """
     schedule = schedule if schedule is not None else Schedule()
     if journal is None and len(tables) >= TOGETHER:
         joined = _joined(tables)
         if joined is not None and fits(spec, *joined, schedule):
             return simulate_batch(spec, *joined, schedule, trace=trace, clock=clock)
-    small = too_small(spec, tables)
-    taking_part = len(tables) - len(small)
+    small = too_small(spec, tables, gone)
+    absent = {*small, *gone}
+    taking_part = len(tables) - len(absent)
     requirements(spec.method, spec.parameters, spec.scale, taking_part)
     spec = replace(spec, notes=(*spec.notes, *small.values()))
     # Here the rows are counted, not declared.
@@ -128,7 +132,7 @@ def simulate(
     ]
     bound = schedule.bind(len(sites), spec.seed)
     known = journal.entries if journal else None
-    transport = InProcess(sites, bound, known, absent=small)
+    transport = InProcess(sites, bound, known, absent=absent)
     if isinstance(schedule, Replay):
         spec = replace(spec, max_rounds=schedule.last)
     coordinator = Coordinator(
@@ -153,13 +157,17 @@ def rows_that_speak(
     return table.shape[0]
 
 
-def too_small(spec: Spec, tables: Sequence[Floats | Source]) -> dict[int, str]:
+def too_small(
+    spec: Spec, tables: Sequence[Floats | Source], gone: Collection[int] = ()
+) -> dict[int, str]:
     """Return the clients with too few rows to take part, and a line on each.
 
-    They are labelled in the end, like everybody else.
+    They are labelled in the end, like everybody else. Who is `gone` is none of them.
     """
     least, small = least_rows(spec), {}
     for client, table in enumerate(tables):
+        if client in gone:
+            continue
         n = rows_that_speak(table, spec.missing, spec.bounds)
         if n < least:
             who = spec.names[client] if spec.names else f"client {client}"
@@ -169,7 +177,7 @@ def too_small(spec: Spec, tables: Sequence[Floats | Source]) -> dict[int, str]:
                 f"{least}: it takes no part, and its rows are labelled by the others' "
                 "clusters"
             )
-    if len(small) == len(tables):
+    if len(small) + len(gone) == len(tables):
         most = max((table.shape[0] for table in tables), default=0)
         if most >= least:
             raise InputError(

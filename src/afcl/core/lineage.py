@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which cluster of a new answer is which of the last one, and what became of the rest.
+
+Two answers are compared on the cells that each of them rests on. Old and new cells are
+put into old and new clusters by the nearest centre, which gives two tables: how much of
+the old rows, and how much of the new ones, is in old cluster i and in new cluster j.
+A pair is *linked* if it holds most of i or most of j, and is neither empty before nor
+empty now. Linked pairs are matched so that as much as possible keeps its name.
+See docs/decisions/0039-clusters-keep-their-names.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from afcl._typing import Bools, Floats, Ints
+from afcl.core.messages import Cells
+from afcl.core.protocol import Clustering
+from afcl.kernels import assign, sums
+from afcl.scale import Box
+
+#: A pair is linked if it holds so much of its old or of its new cluster,
+MOST = 0.5
+#: and if its share of all rows has not grown or shrunk by more than so many times.
+TIMES = 8.0
+#: A cluster has drifted if its centre moved by so many of its own spreads in a column,
+DRIFTED = 0.5
+#: and by so many standard errors.
+SURE = 4.0
+
+Kind: TypeAlias = Literal["born", "split", "merged", "died", "drifted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer as later ones are compared with it, in the units of the data.
+
+    Attributes
+    ----------
+    columns
+        What the columns are called; those that both answers have are compared.
+    centers, spreads
+        Of every cluster, (k, d): its centre, and how far its rows spread in a column.
+    sizes
+        Rows per cluster.
+    span
+        What stands for one unit of distance in every column.
+    counts, means
+        The cells it rests on.
+    """
+
+    columns: tuple[str, ...]
+    centers: Floats
+    spreads: Floats
+    sizes: Floats
+    span: Floats
+    counts: Ints
+    means: Floats
+
+    @classmethod
+    def of(cls, clustering: Clustering, box: Box, columns: Sequence[str]) -> Answered:
+        """Take what is compared of an answer with centres, which is in agreed units.
+
+        Where a server hears no cells, its clusters stand for them.
+        """
+        centers, cells = clustering.centers, clustering.cells
+        assert centers is not None
+        if cells is None:
+            sizes = clustering.sizes
+            cells = Cells(
+                np.rint(sizes).astype(np.int64), centers, np.zeros(len(sizes))
+            )
+        return cls(
+            tuple(columns),
+            box.unscale(centers),
+            _spreads(cells, centers) * box.span,
+            clustering.sizes,
+            box.span,
+            cells.counts,
+            box.unscale(cells.means),
+        )
+
+    def labels(self, points: Floats) -> Ints:
+        """Return the nearest centre of every point."""
+        labels: Ints = assign(points / self.span, self.centers / self.span)[0]
+        return labels
+
+    def only(self, columns: tuple[str, ...]) -> Answered:
+        """Return the same in these columns alone."""
+        if columns == self.columns:
+            return self
+        at = [self.columns.index(name) for name in columns]
+        return Answered(
+            columns,
+            self.centers[:, at],
+            self.spreads[:, at],
+            self.sizes,
+            self.span[at],
+            self.counts,
+            self.means[:, at],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of a cluster.
+
+    Attributes
+    ----------
+    kind
+        `born`: nothing was there before. `split`: one cluster is several now. `merged`:
+        several are one now. `died`: nothing is there any more. `drifted`: it is
+        elsewhere.
+    before, after
+        Names of the clusters it was and is, the one that keeps its name first.
+    column, moved, spreads
+        Of a drift: the column in which it is largest, how far, in the units of the data
+        and in spreads of the cluster.
+    """
+
+    kind: Kind
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    column: str = ""
+    moved: float = 0.0
+    spreads: float = 0.0
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any]) -> Change:
+        """Return what was written as JSON, where tuples are lists."""
+        before, after = tuple(fields["before"]), tuple(fields["after"])
+        return cls(**{**fields, "before": before, "after": after})
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        if self.kind == "drifted":
+            way, far = "up" if self.moved > 0 else "down", abs(self.moved)
+            return (
+                f"{self.after[0]} drifted: {self.column} {way} by {far:.4g} "
+                f"({self.spreads:.1f} of its spreads)"
+            )
+        old, new = ", ".join(self.before), " and ".join(self.after)
+        return {
+            "born": f"{new} is new",
+            "died": f"{old} is gone",
+            "split": f"{old} is split into {new}",
+            "merged": f"{' and '.join(self.before)} are one now, {new}",
+        }[self.kind]
+
+
+def succeeded(
+    before: Answered, names: tuple[str, ...], after: Answered, used: int
+) -> tuple[tuple[str, ...], tuple[Change, ...]]:
+    """Name the clusters of an answer after those of the one before.
+
+    Parameters
+    ----------
+    before, names
+        The last answer and what its clusters are called.
+    after
+        The new answer.
+    used
+        How many names were ever given away: none is given twice.
+
+    Returns
+    -------
+    names
+        Of the new clusters.
+    changes
+        What is not as it was; drifts last.
+    """
+    common = tuple(name for name in before.columns if name in set(after.columns))
+    before, after = before.only(common), after.only(common)
+    was, now = _joint(before, after, before), _joint(before, after, after)
+    links = _links(was, now)
+    successor = _matched(np.sqrt(was * now), links)
+    named = {new: names[old] for old, new in successor.items()}
+    for new in range(after.sizes.shape[0]):
+        if new not in named:
+            named[new], used = f"c{used}", used + 1
+    found = tuple(named[new] for new in range(len(named)))
+    changes = [*_ends(links, names, found), *_beginnings(links, names, found)]
+    for old, new in sorted(successor.items()):
+        if links[old].sum() == links[:, new].sum() == 1:  # who splits or merges moves
+            changes += _drift(before, after, old, new, found[new])
+    return found, tuple(changes)
+
+
+def _spreads(cells: Cells, centers: Floats) -> Floats:
+    """Return the root mean square distance from the centre, by cluster and column.
+
+    What lies within a cell is known over all columns together, and is taken to be alike
+    in each.
+    """
+    k, width = centers.shape
+    labels = assign(cells.means, centers)[0]
+    counts = cells.counts.astype(np.float64)
+    away = counts[:, None] * (cells.means - centers[labels]) ** 2
+    away += cells.scatters[:, None] / width
+    scatter = sums(away, np.ones(len(cells)), labels, k)[1]
+    rows = np.bincount(labels, counts, minlength=k)
+    spreads: Floats = np.sqrt(scatter / np.maximum(rows, 1.0)[:, None])
+    return spreads
+
+
+def _joint(before: Answered, after: Answered, cells: Answered) -> Floats:
+    """Return the share of an answer's rows in old cluster i and new cluster j."""
+    k, new = before.sizes.shape[0], after.sizes.shape[0]
+    pairs = before.labels(cells.means) * new + after.labels(cells.means)
+    mass = np.bincount(pairs, cells.counts, minlength=k * new).reshape(k, new)
+    shares: Floats = mass / mass.sum()
+    return shares
+
+
+def _links(was: Floats, now: Floats) -> Bools:
+    """Return which old and new clusters have to do with each other."""
+    of_old = was / np.maximum(was.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    of_new = now / np.maximum(now.sum(axis=0, keepdims=True), np.finfo(float).tiny)
+    lasting = (np.minimum(was, now) * TIMES >= np.maximum(was, now)) & (was > 0)
+    links: Bools = lasting & ((of_old >= MOST) | (of_new >= MOST))
+    return links
+
+
+def _matched(weights: Floats, links: Bools) -> dict[int, int]:
+    """Return the new cluster of every old one that has a successor."""
+    old, new = linear_sum_assignment(np.where(links, weights, 0.0), maximize=True)
+    pairs = zip(old.tolist(), new.tolist(), strict=True)
+    return {i: j for i, j in pairs if links[i, j]}
+
+
+def _ends(links: Bools, names: tuple[str, ...], found: tuple[str, ...]) -> list[Change]:
+    """Return what became of old clusters: split into several, or gone."""
+    changes = []
+    for old, name in enumerate(names):
+        after = _own_first(name, [found[j] for j in np.flatnonzero(links[old])])
+        if not after:
+            changes.append(Change("died", (name,)))
+        elif len(after) > 1:
+            changes.append(Change("split", (name,), after))
+    return changes
+
+
+def _beginnings(
+    links: Bools, names: tuple[str, ...], found: tuple[str, ...]
+) -> list[Change]:
+    """Return where new clusters come from: several old ones, or nowhere."""
+    changes = []
+    for new, name in enumerate(found):
+        before = _own_first(name, [names[i] for i in np.flatnonzero(links[:, new])])
+        if not before:
+            changes.append(Change("born", (), (name,)))
+        elif len(before) > 1:
+            changes.append(Change("merged", before, (name,)))
+    return changes
+
+
+def _own_first(name: str, others: list[str]) -> tuple[str, ...]:
+    return tuple(sorted(others, key=lambda other: other != name))
+
+
+def _drift(
+    before: Answered, after: Answered, old: int, new: int, name: str
+) -> list[Change]:
+    """Return how far a cluster has moved, nothing if that is not worth a word."""
+    moved = after.centers[new] - before.centers[old]
+    spread = np.maximum(after.spreads[new], np.finfo(float).eps * after.span)
+    rows = 1.0 / before.sizes[old] + 1.0 / after.sizes[new]
+    away = np.abs(moved) / spread
+    if away.max() < max(DRIFTED, SURE * np.sqrt(rows)):
+        return []
+    at = int(away.argmax())
+    column, far = after.columns[at], float(moved[at])
+    return [Change("drifted", (name,), (name,), column, far, float(away[at]))]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedAnswer:
+    """One answer of several.
+
+    Attributes
+    ----------
+    number
+        From 1 on.
+    clients
+        Who took part.
+    names, sizes
+        Of the clusters: what they are called, rows in each.
+    changes
+        What is not as it was in the answer before.
+    withdrawn
+        Whether somebody who took part has been forgotten since: what counted its rows
+        is gone.
+    """
+
+    number: int
+    clients: tuple[str, ...]
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    changes: tuple[Change, ...] = ()
+    withdrawn: bool = False
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any]) -> NumberedAnswer:
+        """Return what was written as JSON, where tuples are lists."""
+        changes = tuple(Change.read(change) for change in fields["changes"])
+        return cls(
+            fields["number"],
+            tuple(fields["clients"]),
+            tuple(fields["names"]),
+            tuple(fields["sizes"]),
+            changes,
+            fields["withdrawn"],
+        )
+
+    def without(self, client: str) -> NumberedAnswer:
+        """Return what is left of it when a client is forgotten."""
+        if client not in self.clients:
+            return self
+        others = tuple(name for name in self.clients if name != client)
+        return NumberedAnswer(self.number, others, self.names, (), (), True)
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """All answers so far, and what the next one is compared with.
+
+    Attributes
+    ----------
+    answers
+        In their order.
+    last
+        The newest, as it is compared; None where its method has no centres.
+    used
+        Names of clusters that were given away.
+    """
+
+    answers: tuple[NumberedAnswer, ...] = ()
+    last: Answered | None = None
+    used: int = 0
+
+    def followed(
+        self, last: Answered | None, sizes: Sequence[int], clients: Sequence[str]
+    ) -> Lineage:
+        """Return the lineage with one more answer."""
+        before = self.answers[-1] if self.answers else None
+        changes: tuple[Change, ...] = ()
+        if before is None or self.last is None or last is None:
+            names = tuple(f"c{self.used + i}" for i in range(len(sizes)))
+        else:
+            names, changes = succeeded(self.last, before.names, last, self.used)
+        number = 1 if before is None else before.number + 1
+        known = {name for answer in self.answers for name in answer.names}
+        answer = NumberedAnswer(number, tuple(clients), names, tuple(sizes), changes)
+        used = self.used + len(set(names) - known)
+        return Lineage((*self.answers, answer), last, used)
+
+    def without(self, client: str) -> Lineage:
+        """Return the lineage when a client is forgotten."""
+        answers = tuple(answer.without(client) for answer in self.answers)
+        return Lineage(answers, self.last, self.used)
