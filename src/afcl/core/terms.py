@@ -211,6 +211,40 @@ class Noted:
     run: str
 
 
+@payload
+@dataclass(frozen=True, slots=True)
+class AskNews:
+    """Asks a site that stays, between two answers, whether there is a reason for more.
+
+    With `over` there will be no further answer.
+    """
+
+    run: str
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        check_run(self.run)
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a site that stays says between two answers.
+
+    Reveals whether its rows have changed since the answer it took part in last, whose
+    number is `begun` (0: none), and nothing else of them.
+    """
+
+    run: str
+    name: str
+    begun: int
+    changed: bool
+
+    def __post_init__(self) -> None:
+        check_run(self.run)
+        object.__setattr__(self, "name", plain(self.name))
+
+
 def _numbers(scores: Scores, indices: tuple[str, ...]) -> Floats:
     known = [scores.get(name) for name in indices]
     return np.array([np.nan if v is None else v for v in known], dtype=np.float64)
