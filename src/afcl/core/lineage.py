@@ -350,16 +350,21 @@ class Lineage:
     used: int = 0
 
     def followed(
-        self, last: Answered | None, sizes: Sequence[int], clients: Sequence[str]
+        self,
+        last: Answered | None,
+        sizes: Sequence[int],
+        clients: Sequence[str],
+        number: int | None = None,
     ) -> Lineage:
-        """Return the lineage with one more answer."""
+        """Return the lineage with one more answer, of the next number unless given."""
         before = self.answers[-1] if self.answers else None
         changes: tuple[Change, ...] = ()
         if before is None or self.last is None or last is None:
             names = tuple(f"c{self.used + i}" for i in range(len(sizes)))
         else:
             names, changes = succeeded(self.last, before.names, last, self.used)
-        number = 1 if before is None else before.number + 1
+        if number is None:
+            number = 1 if before is None else before.number + 1
         known = {name for answer in self.answers for name in answer.names}
         answer = NumberedAnswer(number, tuple(clients), names, tuple(sizes), changes)
         used = self.used + len(set(names) - known)

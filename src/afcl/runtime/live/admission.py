@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,6 +60,13 @@ class Admission:
         Seconds between two looks at the engine.
     enrolled
         Returns the keys that may join; None: nobody needs a key.
+    numbers
+        Sites of earlier runs by the numbers that they keep; "" for one that is free to
+        nobody.
+    unwelcome
+        Tells by its name whether a site is not let in any more.
+    expected, absence
+        Sites without which nothing begins, and for how many seconds.
     """
 
     live = True
@@ -76,6 +83,10 @@ class Admission:
         linger: float = 0.0,
         pause: float = 0.2,
         enrolled: Callable[[], Container[str]] | None = None,
+        numbers: Sequence[str] = (),
+        unwelcome: Callable[[str], bool] | None = None,
+        expected: Sequence[str] = (),
+        absence: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -85,8 +96,9 @@ class Admission:
         self.min_clients = min_clients
         self.journal = journal
         self.patience, self.linger, self.pause = patience, linger, pause
-        self.roster = Roster()
-        self._enrolled = enrolled
+        self.roster = Roster(numbers)
+        self._enrolled, self._unwelcome = enrolled, unwelcome
+        self.expected, self.absence = expected, absence
         self._clock, self._sleep = clock, sleep
         self._say: Say = _silent
         self._agreement: SiteAgreement | None = None
@@ -123,11 +135,11 @@ class Admission:
         longer, however many of them there come.
         """
         self._say = say
-        enough: float | None = None
+        begun, enough = self._clock(), None
         while True:
             self._look()
             waiting = [a for a in self.roster.announced if a in self._here]
-            if len(waiting) < self.min_clients:
+            if len(waiting) < self.min_clients or self._misses(waiting, begun):
                 enough = None
             else:
                 enough = self._clock() if enough is None else enough
@@ -139,6 +151,12 @@ class Admission:
                 if agreement is not None:
                     return agreement
             self._sleep(self.pause)
+
+    def _misses(self, waiting: Iterable[int], begun: float) -> bool:
+        """Whether somebody is not here who is waited for."""
+        here = {self.roster.announced[address].name for address in waiting}
+        late = self._clock() - begun >= self.absence
+        return not late and not here.issuperset(self.expected)
 
     def _awaited(self) -> list[int]:
         """Return who was asked to announce itself, and may yet do so."""
@@ -291,6 +309,11 @@ class Admission:
     def _check_owner(self, site: Announcement, challenge: str) -> None:
         """Refuse who is not enrolled, or comes under a name that is another's."""
         check_owner(site, self.run, challenge)
+        refuse_unless(
+            self._unwelcome is None or not self._unwelcome(site.name),
+            f"{site.name} was forgotten here, as it was asked for: choose another name "
+            "with --name to take part again",
+        )
         if self._enrolled is not None:
             refuse_unless(
                 site.identity in self._enrolled(),

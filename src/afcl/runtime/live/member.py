@@ -22,6 +22,7 @@ from afcl._typing import Floats, Ints
 from afcl.core.terms import (
     AskAnnouncement,
     AskHello,
+    AskNews,
     AskStep,
     Finish,
     Noted,
@@ -51,6 +52,7 @@ from afcl.runtime.live.membership import (
     keep_membership,
     open_membership,
 )
+from afcl.runtime.live.staying import LABELED, news, place_for, publish
 from afcl.runtime.live.views import VIEWS, Views, home_folder
 from afcl.runtime.requirements import needs_all_rows
 from afcl.runtime.results import (
@@ -64,8 +66,6 @@ from afcl.runtime.site import ODD, Site, digest_of, settled, shown_rows
 MEMORY = "memory.bin"
 #: What only this site knows.
 SECRET = "secret.bin"
-#: The site's labels, a line for every row of its files.
-LABELED = "labels.csv"
 #: What a site has spent, in its home unless it names another file.
 LEDGER = "ledger.json"
 
@@ -79,7 +79,7 @@ def answer(folder: Path, request: bytes) -> bytes:
     with alone(folder / SITE):
         member = open_membership(folder)
         try:
-            return _answer(folder, member, request)
+            return _answer_at(folder, member, decode(request), request)
         except AfclError:
             raise
         except ODD as error:
@@ -88,8 +88,23 @@ def answer(folder: Path, request: bytes) -> bytes:
             ) from error
 
 
-def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
-    asked = decode(request)
+def _answer_at(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
+    """Answer where the run of a request belongs: see :mod:`.staying`."""
+    if isinstance(asked, AskNews):
+        said = news(folder, member, asked.run)
+        if not asked.over:
+            return encode(said)
+        keep_membership(folder, replace(member, state=DONE))
+        return encode(Noted(asked.run))
+    run = _run_of(asked)
+    place = place_for(folder, member, run, isinstance(asked, AskAnnouncement))
+    reply = _answer(*place, asked, request)
+    if isinstance(asked, Finish):
+        publish(folder, place, run)
+    return reply
+
+
+def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
     run = _run_of(asked)
     if member.run not in ("", run):
         raise RejectedMessage(f"{member.name} takes part in another run")

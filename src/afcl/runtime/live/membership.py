@@ -76,6 +76,9 @@ class Membership:
         keys of whom it lets itself be summed with (none: whoever it met first).
     met
         Fingerprints of the members it was summed with.
+    stays, begun, answered
+        Whether it takes part in answer after answer (then `run` is the federation), the
+        number of the last one that began, and of the last one it has labels of.
     """
 
     data: str
@@ -115,6 +118,9 @@ class Membership:
     key: str = ""
     members: str = ""
     met: tuple[str, ...] = ()
+    stays: bool = False
+    begun: int = 0
+    answered: int = 0
 
     @property
     def gaps(self) -> str:

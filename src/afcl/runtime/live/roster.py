@@ -19,6 +19,11 @@ from afcl.runtime.live.announcement import Announcement
 class Roster:
     """The sites that have announced themselves, and those of them that were let in.
 
+    Parameters
+    ----------
+    numbers
+        Sites of earlier runs, by the numbers that they keep.
+
     Attributes
     ----------
     names : dict from client to str
@@ -35,7 +40,7 @@ class Roster:
         The agreed ones, if the run is taken up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Sequence[str] = ()) -> None:
         self.names: dict[ClientId, str] = {}
         self.addresses: dict[ClientId, int] = {}
         self.announced: dict[int, Announcement] = {}
@@ -44,7 +49,9 @@ class Roster:
         self.columns: tuple[str, ...] | None = None
         #: Every address under the names it announced; it may have another name now.
         self._called: dict[str, set[int]] = {}
-        self._numbers: dict[str, ClientId] = {}
+        self._numbers = {name: i for i, name in enumerate(numbers) if name}
+        #: The next number that nobody has, or ever had.
+        self._free = len(numbers)
         #: Announcements as they came, for the journal.
         self._received: dict[int, bytes] = {}
 
@@ -82,13 +89,14 @@ class Roster:
     def let_in(self, address: int) -> Entry:
         """Give the site at an address a number; return what the journal remembers."""
         site = self.announced[address]
-        client = self._numbers.get(site.name, len(self.names))
+        client = self._numbers.get(site.name, self._free)
         self._number(client, site.name, address)
         data = self._received.get(address) or encode(site)
         return Entry(client, AGREEMENT, data, address.to_bytes(8, "little"))
 
     def _number(self, client: ClientId, name: str, address: int) -> None:
         self._numbers[name] = client
+        self._free = max(self._free, client + 1)
         self.names[client] = name
         self.addresses[client] = address
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
+from afcl.runtime.live.answers import Standing
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.enrolment import enrolled_keys
 from afcl.runtime.requirements import requirements
@@ -70,6 +71,8 @@ class RunPlan:
         What stands in ``result.json``.
     signed
         Whether sites show by an enrolled key who they are.
+    standing
+        How it goes on after the first answer; None: it ends with that.
     """
 
     run: str
@@ -86,6 +89,7 @@ class RunPlan:
     parameters: Mapping[str, Any] | None = None
     signed: bool = False
     max_rows: int = MAX_ROWS
+    standing: Standing | None = None
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
@@ -97,6 +101,8 @@ class RunPlan:
         try:
             fields = json.loads((folder / PLAN).read_text(encoding="utf-8"))
             plan = cls(**{**fields, "columns": tuple(fields["columns"])})
+            if plan.standing is not None:
+                plan = replace(plan, standing=Standing(**fields["standing"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{folder} holds no run: start one with 'afcl serve --out {folder}'"
@@ -127,8 +133,37 @@ def read_failure(folder: Path) -> str | None:
     return str(json.loads(path.read_text(encoding="utf-8"))["reason"])
 
 
-def serve_run(engine: Engine, folder: Path) -> None:
-    """Run the plan of a folder to its end, taking up where it was interrupted."""
+def serve_run(
+    engine: Engine,
+    folder: Path,
+    *,
+    door: Path | None = None,
+    numbers: Sequence[str] = (),
+    unwelcome: Callable[[str], bool] | None = None,
+    expected: Sequence[str] = (),
+    absence: float = 0.0,
+    named: Callable[[Finished, Mapping[ClientId, str]], Mapping[str, Any]]
+    | None = None,
+) -> None:
+    """Run the plan of a folder to its end, taking up where it was interrupted.
+
+    Parameters
+    ----------
+    engine
+        What carries the messages.
+    folder
+        The run's.
+    door
+        Where the enrolled keys are (the run's folder).
+    numbers
+        Sites of earlier runs, by the numbers that they keep.
+    unwelcome
+        Tells by its name whether a site is not let in any more.
+    expected, absence
+        Sites without which nothing begins, and for how many seconds.
+    named
+        Returns what is added to the result: how its clusters are called.
+    """
     plan = RunPlan.read(folder)
     spec = Spec(
         get_method(plan.method),
@@ -147,7 +182,11 @@ def serve_run(engine: Engine, folder: Path) -> None:
             journal,
             patience=plan.patience,
             linger=plan.linger,
-            enrolled=partial(enrolled_keys, folder) if plan.signed else None,
+            enrolled=partial(enrolled_keys, door or folder) if plan.signed else None,
+            numbers=numbers,
+            unwelcome=unwelcome,
+            expected=expected,
+            absence=absence,
         )
         coordinator = Coordinator(
             spec,
@@ -159,7 +198,10 @@ def serve_run(engine: Engine, folder: Path) -> None:
             patience=plan.patience,
         )
         finished = coordinator.run()
-        result = _result(plan, finished, admission.roster.names)
+        names = admission.roster.names
+        result = _result(plan, finished, names)
+        if named is not None:
+            result |= named(finished, names)
         noted = admission.announce_end(_farewell(finished, result), plan.grace)
         text = f"told the end to {', '.join(noted)}"
         recorder.trace.add("note", tick=0, text=text, at=time.time())
@@ -206,7 +248,7 @@ def _farewell(
 
     The tree stays here too: it counts rows per seed, finer than any cluster.
     """
-    own = ("sites", "tree", "notes")
+    own = ("sites", "tree", "notes", "history")
     kept = {k: v for k, v in result.items() if k not in own}
     shown = json.dumps(kept)
     answer = Answer.of(finished.clustering)
