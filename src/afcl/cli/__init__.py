@@ -18,6 +18,7 @@ from afcl.cli.predict import predict
 from afcl.cli.report import report
 from afcl.cli.run import run
 from afcl.cli.serve import enrol, serve
+from afcl.cli.standing import forget, renew
 from afcl.cli.status import status
 from afcl.exceptions import AfclError, Interrupted
 
@@ -41,7 +42,7 @@ app.command()(audit)
 app.command()(report)
 app.command()(dashboard)
 app.command(context_settings=PASS_ON, add_help_option=False)(plot)
-for command in (serve, join, status, keygen, enrol):
+for command in (serve, join, status, renew, forget, keygen, enrol):
     app.command()(command)
 app.command(context_settings=PASS_ON, add_help_option=False)(bench)
 

@@ -111,6 +111,14 @@ Members = Annotated[
         metavar="FILE",
     ),
 ]
+Stay = Annotated[
+    bool,
+    typer.Option(
+        "--stay",
+        help="Stay for answer after answer (a coordinator's --standing), with the rows "
+        "that are in the file then; --runs bounds how many.",
+    ),
+]
 Port = Annotated[
     int | None,
     typer.Option(help="Port for the engine on this machine (a free one)."),
@@ -164,6 +172,7 @@ def join(
     dataset: DataSetName = "",
     changed: Changed = False,
     members: Members = None,
+    stay: Stay = False,
     stream: Stream = None,
     port: Port = None,
     engine: EngineName = DEFAULT,
@@ -178,6 +187,11 @@ def join(
     from afcl.runtime.live.membership import Membership
 
     _check_keys(insecure, ca, key, members)
+    if stay and runs < 2 and budget is None:
+        raise InputError(
+            "--stay is for many answers: say with --runs in how many of them something "
+            "new may be said of these rows (at dp with --budget)"
+        )
     asked = Membership(
         data=str(data.resolve()),
         name=name,
@@ -202,7 +216,8 @@ def join(
         home=_resolved(home),
         ledger=_resolved(ledger),
         dataset=dataset,
-        changed=changed,
+        changed=changed or stay,
+        stays=stay,
         stream=stream,
         key="" if insecure else _resolved(key),
         members=_resolved(members),
@@ -289,6 +304,8 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         steps=before.steps,
         summed=before.summed,
         met=before.met,
+        begun=before.begun,
+        answered=before.answered,
         state=before.state,
         reason=before.reason,
     )
@@ -331,7 +348,7 @@ def _watch(out: Path, node: Node) -> None:
     from afcl.runtime.live.membership import DONE, REFUSED, open_membership
     from afcl.runtime.live.trouble import read_trouble
 
-    state, known, met = "", read_trouble(out), 0
+    state, known, met, answered = "", read_trouble(out), 0, 0
     while state != DONE:
         member, trouble = open_membership(out), read_trouble(out)
         if trouble != known:
@@ -340,6 +357,10 @@ def _watch(out: Path, node: Node) -> None:
         if member.state != state:
             state = member.state
             typer.echo(f"{member.name}: {state}")
+        if member.answered > answered:
+            answered = member.answered
+            write_at_the_end(out)
+            typer.echo(f"{member.name}: labels of answer {answered} are in {out}")
         for mark in member.met[met:]:
             typer.echo(f"{member.name}: summed with the members {mark}")
         met = len(member.met)

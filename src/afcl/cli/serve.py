@@ -25,6 +25,15 @@ from afcl.cli.settings import (
     bounds,
     settings,
 )
+from afcl.cli.standing import (
+    Every,
+    ForgetAfter,
+    Look,
+    MostAnswers,
+    Standings,
+    Stands,
+    standing_of,
+)
 from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
@@ -108,6 +117,11 @@ def serve(
     patience: Patience = 600.0,
     linger: Linger = 0.0,
     max_rows: MaxRows = None,
+    stands: Stands = False,
+    every: Every = 0.0,
+    forget_after: ForgetAfter = 604800.0,
+    answers: MostAnswers = 0,
+    look: Look = 15.0,
     min_cell: Annotated[
         int | None, typer.Option(help="Smallest group of rows (5).")
     ] = None,
@@ -148,7 +162,9 @@ def serve(
         }
         chosen = settings(config, flags)
         waits = (patience, linger)
+        standing = standing_of(stands, every, forget_after, answers, look)
         plan = _new_plan(folder, chosen, min_clients, ranges, *waits, max_rows)
+        plan = replace(plan, standing=standing)
     launcher, certificates = get_launcher(engine), None
     if insecure:
         print(f"warning: {INSECURE}", file=sys.stderr)
@@ -166,10 +182,17 @@ def _old_plan(folder: Path) -> RunPlan | None:
     from afcl.runtime.results import RESULT
 
     plan = RunPlan.read(folder)
-    if not (folder / RESULT).is_file():
+    if _goes_on(folder, plan) or not (folder / RESULT).is_file():
         return plan
     typer.echo(f"{folder} is finished; nothing to resume.")
     return None
+
+
+def _goes_on(folder: Path, plan: RunPlan) -> bool:
+    """Whether there will be a further answer."""
+    from afcl.runtime.live.answers import OVER, State
+
+    return plan.standing is not None and State.read(folder).stage != OVER
 
 
 def _new_plan(
@@ -245,7 +268,7 @@ def _coordinate(
     try:
         with ended_by_signals(), launcher.serve(folder, host, port, tls) as server:
             _say_welcome(host, port, tls, plan)
-            _watch(folder, server, keys=tls is not None)
+            _watch(folder, plan, server, keys=tls is not None)
     except (KeyboardInterrupt, Ended):
         text = f"stopped; 'afcl serve --resume {folder}' goes on"
         raise Interrupted(text) from None
@@ -257,8 +280,8 @@ def _coordinate(
     _echo(trust_in_words(result))
 
 
-def _watch(folder: Path, server: Server, keys: bool) -> None:
-    """Have the run served; say what is new in it until there is a result."""
+def _watch(folder: Path, plan: RunPlan, server: Server, keys: bool) -> None:
+    """Have the run served; say what is new in it until its last result is there."""
     from afcl.cli.report import write_at_the_end
     from afcl.cli.status import RunLog
     from afcl.runtime.live.server import read_failure
@@ -266,8 +289,9 @@ def _watch(folder: Path, server: Server, keys: bool) -> None:
 
     known = _enrol_new(folder, server, set()) if keys else set()
     server.begin()
-    log, looked = RunLog(folder), time.monotonic()
-    while not (folder / RESULT).is_file():
+    looked, stands = time.monotonic(), plan.standing is not None
+    log = Standings(folder) if stands else RunLog(folder)
+    while _goes_on(folder, plan) if stands else not (folder / RESULT).is_file():
         _echo(log.new_lines())
         failure = read_failure(folder)
         if failure is not None:
@@ -281,7 +305,7 @@ def _watch(folder: Path, server: Server, keys: bool) -> None:
         if time.monotonic() - looked > LOOK:
             looked = time.monotonic()
             trouble = server.trouble()
-            if trouble is not None and not (folder / RESULT).is_file():
+            if trouble is not None and (stands or not (folder / RESULT).is_file()):
                 again = f"'afcl serve --resume {folder}'"
                 raise InputError(f"{trouble}: go on with {again}")
         if keys:

@@ -8,6 +8,7 @@ labels) and ``afcl join`` (a site, without the other sites).
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,30 @@ class OwnRows:
 
 
 @dataclass(frozen=True)
+class AnswerSummary:
+    """One answer of a federation that goes on.
+
+    Attributes
+    ----------
+    number, sites
+        Its number, and how many sites took part.
+    names, sizes
+        Of its clusters; no sizes if it is withdrawn.
+    changes
+        What is not as it was in the answer before.
+    withdrawn
+        Whether somebody who took part was forgotten.
+    """
+
+    number: int
+    sites: int
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    changes: tuple[str, ...]
+    withdrawn: bool
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """Everything the page shows.
 
@@ -160,6 +185,7 @@ class RunFolder:
     rounds: int | None = None
     note: str = ""
     suspicions: tuple[str, ...] = ()
+    answers: tuple[AnswerSummary, ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     low: Floats | None = None
@@ -332,6 +358,7 @@ def _finished(
             "sites": _sites(result),
             "rounds": result.get("rounds"),
             "note": str(result.get("note") or ""),
+            "answers": _answers(result.get("history") or ()),
             "suspicions": tuple(str(s["text"]) for s in result.get("suspicions") or ()),
             "versions": dict(result.get("versions") or {}),
             "low": _array(scale.get("low"), history.low),
@@ -373,6 +400,20 @@ def _trust(result: dict[str, Any]) -> TrustFacts | None:
         # Of other clusters than the answer's they would say nothing.
         stabilities if len(stabilities) == int(result["n_clusters"]) else (),
         tuple(sorted({int(k) for k in result.get("levels") or ()})),
+    )
+
+
+def _answers(history: Sequence[Any]) -> tuple[AnswerSummary, ...]:
+    return tuple(
+        AnswerSummary(
+            int(answer["number"]),
+            len(answer["clients"]),
+            tuple(f"c{int(str(name)[1:])}" for name in answer["names"]),
+            tuple(int(size) for size in answer["sizes"]),
+            tuple(str(change) for change in answer["changes"]),
+            bool(answer["withdrawn"]),
+        )
+        for answer in history
     )
 
 

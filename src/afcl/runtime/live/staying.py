@@ -18,6 +18,7 @@ from afcl.core.terms import News
 from afcl.exceptions import RejectedMessage
 from afcl.owner_only import write_whole
 from afcl.runtime.live.membership import (
+    JOINED,
     SITE,
     WAITING,
     Membership,
@@ -103,7 +104,8 @@ def place_for(folder: Path, member: Membership, run: str, begins: bool) -> Place
     )
     keep_membership(own, fresh)
     _keep_seen(own, member)
-    keep_membership(folder, replace(member, run=federation, begun=number))
+    begun = replace(member, run=federation, begun=number, state=JOINED)
+    keep_membership(folder, begun)
     return Place(own, fresh)
 
 
@@ -116,8 +118,8 @@ def publish(folder: Path, place: Place, run: str) -> None:
         part = folder / f"{name}.part"
         shutil.copyfile(place.folder / name, part)
         part.replace(folder / name)
-    member = open_membership(folder)
-    keep_membership(folder, replace(member, answered=number))
+    member, met = open_membership(folder), open_membership(place.folder).met
+    keep_membership(folder, replace(member, answered=number, met=met))
 
 
 def news(folder: Path, member: Membership, run: str) -> News:
