@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from afcl.report.markup import Html, cards, count, note, section, tag
-from afcl.report.run_folder import AnswerSummary, RunFolder
-from afcl.report.svg import cluster_bar, colour, figure, text
+from afcl.report.past_answers import AnswerSummary
+from afcl.report.run_folder import RunFolder
+from afcl.report.svg import COLOURS, cluster_bar, colour, figure, text
 from afcl.report.tables import folded_table
 
 #: Answers that are drawn; older ones are in the table.
@@ -28,15 +29,11 @@ class _Bar:
 
     name: str
     share: float
+    cluster: int
     x: float
     y: float
     width: float
     height: float
-
-    @property
-    def cluster(self) -> int:
-        """The number in the name, which gives the colour."""
-        return int(self.name[1:])
 
 
 def answers_section(run: RunFolder) -> Html | None:
@@ -45,7 +42,8 @@ def answers_section(run: RunFolder) -> Html | None:
         return None
     explanation = (
         "A column is an answer, a colour a cluster: it keeps its name from answer to "
-        "answer, and its height is its share of the rows."
+        "answer, and its height is its share of the rows. "
+        f"{_called(run.answers[-1].names)}"
     )
     return section(
         "answers",
@@ -58,16 +56,39 @@ def answers_section(run: RunFolder) -> Html | None:
     )
 
 
+def _called(names: tuple[str, ...]) -> str:
+    """Say which cluster of this page has which name, and so which colour."""
+    pairs = [f"{name} is cluster {label}" for label, name in enumerate(names)]
+    return f"Elsewhere on this page {', '.join(pairs)}."
+
+
+def _colours(answers: tuple[AnswerSummary, ...]) -> dict[str, int]:
+    """Return a number for every name: its cluster's now, and further ones for others.
+
+    So that colours mean the same as on the rest of the page.
+    """
+    numbers = {name: label for label, name in enumerate(answers[-1].names)}
+    others = {name for answer in answers for name in answer.names} - numbers.keys()
+    for name in sorted(others, key=_place):
+        numbers[name] = len(numbers)
+    return numbers
+
+
+def _place(name: str) -> int:
+    return int(name[1:])
+
+
 def _left_out(answers: int) -> str:
     return f"The last {SHOWN} of {answers} answers are drawn; the table has all."
 
 
 def _drawing(answers: tuple[AnswerSummary, ...]) -> Html:
-    columns = [_column(answer, i, len(answers)) for i, answer in enumerate(answers)]
+    room = (WIDTH - 2 * SIDE) / len(answers)
+    numbers = _colours(answers)
+    columns = [_column(each, i, room, numbers) for i, each in enumerate(answers)]
     parts: list[object] = []
     for before, after in pairwise(columns):
         parts += _ribbons(before, after)
-    room = (WIDTH - 2 * SIDE) / len(answers)
     for i, (answer, bars) in enumerate(zip(answers, columns, strict=True)):
         middle = SIDE + (i + 0.5) * room
         title = str(answer.number) + (" (withdrawn)" if answer.withdrawn else "")
@@ -85,17 +106,18 @@ def _drawing(answers: tuple[AnswerSummary, ...]) -> Html:
     )
 
 
-def _column(answer: AnswerSummary, place: int, places: int) -> list[_Bar]:
+def _column(
+    answer: AnswerSummary, place: int, room: float, numbers: dict[str, int]
+) -> list[_Bar]:
     """Return the bars of an answer, its clusters in the order of their names."""
     total = sum(answer.sizes)
     if not total:
         return []
-    room = (WIDTH - 2 * SIDE) / places
     x, y, bars = SIDE + (place + 0.5 - BAR / 2) * room, TOP, []
     sizes = zip(answer.names, answer.sizes, strict=True)
-    for name, size in sorted(sizes, key=lambda pair: int(pair[0][1:])):
-        height = (HEIGHT - TOP - 4) * size / total
-        bars.append(_Bar(name, size / total, x, y, BAR * room, height))
+    for name, size in sorted(sizes, key=lambda pair: _place(pair[0])):
+        height, share = (HEIGHT - TOP - 4) * size / total, size / total
+        bars.append(_Bar(name, share, numbers[name], x, y, BAR * room, height))
         y += height
     return bars
 
@@ -106,8 +128,7 @@ def _drawn(bar: _Bar, number: int) -> list[Html]:
     drawn = cluster_bar(bar.cluster, tip, box)
     if bar.height >= NAMED:
         x, y = bar.x + bar.width / 2, bar.y + bar.height / 2 + 4
-        shade = f"t{colour(bar.cluster)[1:]}"
-        drawn.append(text(bar.name, x, y, f"tick middle {shade}"))
+        drawn.append(text(bar.name, x, y, f"on middle t{bar.cluster % COLOURS}"))
     return drawn
 
 

@@ -8,7 +8,6 @@ labels) and ``afcl join`` (a site, without the other sites).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
+from afcl.report.past_answers import AnswerSummary, answers_of
 from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR, reaches
 from afcl.trace import Event, RunHistory, history_of, read_trace
 
@@ -118,30 +118,6 @@ class OwnRows:
     labels: Ints | None = None
     columns: tuple[str, ...] = ()
     note: str = ""
-
-
-@dataclass(frozen=True)
-class AnswerSummary:
-    """One answer of a federation that goes on.
-
-    Attributes
-    ----------
-    number, sites
-        Its number, and how many sites took part.
-    names, sizes
-        Of its clusters; no sizes if it is withdrawn.
-    changes
-        What is not as it was in the answer before.
-    withdrawn
-        Whether somebody who took part was forgotten.
-    """
-
-    number: int
-    sites: int
-    names: tuple[str, ...]
-    sizes: tuple[int, ...]
-    changes: tuple[str, ...]
-    withdrawn: bool
 
 
 @dataclass(frozen=True)
@@ -358,7 +334,7 @@ def _finished(
             "sites": _sites(result),
             "rounds": result.get("rounds"),
             "note": str(result.get("note") or ""),
-            "answers": _answers(result.get("history") or ()),
+            "answers": answers_of(result.get("history") or ()),
             "suspicions": tuple(str(s["text"]) for s in result.get("suspicions") or ()),
             "versions": dict(result.get("versions") or {}),
             "low": _array(scale.get("low"), history.low),
@@ -400,20 +376,6 @@ def _trust(result: dict[str, Any]) -> TrustFacts | None:
         # Of other clusters than the answer's they would say nothing.
         stabilities if len(stabilities) == int(result["n_clusters"]) else (),
         tuple(sorted({int(k) for k in result.get("levels") or ()})),
-    )
-
-
-def _answers(history: Sequence[Any]) -> tuple[AnswerSummary, ...]:
-    return tuple(
-        AnswerSummary(
-            int(answer["number"]),
-            len(answer["clients"]),
-            tuple(f"c{int(str(name)[1:])}" for name in answer["names"]),
-            tuple(int(size) for size in answer["sizes"]),
-            tuple(str(change) for change in answer["changes"]),
-            bool(answer["withdrawn"]),
-        )
-        for answer in history
     )
 
 
