@@ -16,8 +16,8 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
-from afcl.report.past_answers import AnswerSummary, answers_of
 from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR, reaches
+from afcl.report.past_answers import AnswerSummary, answers_of
 from afcl.trace import Event, RunHistory, history_of, read_trace
 
 #: The answer; it is written last.
