@@ -34,6 +34,7 @@ from afcl.runtime.live.server import RunPlan
 from afcl.runtime.live.standing import serve_folder
 from afcl.runtime.live.staying import answer_folder, split_run
 from afcl.runtime.results import read_result
+from afcl.trace import read_trace
 
 SPOTS = [(0, 0), (0, 12), (12, 0), (12, 12)]
 FAR = [*SPOTS, (40, 40)]
@@ -137,6 +138,8 @@ def test_a_changed_file_and_a_new_site_bring_new_answers(tmp_path):
     )
     assert fed.result["answer"] == 3
     assert fed.changes() == ["c4 is new"]
+    trace = read_trace(answer_folder(fed.folder, 3) / "trace.jsonl")
+    assert [event["kind"] for event in trace.of("change")] == ["born"]
     assert [len(a["clients"]) for a in fed.result["history"]] == [4, 4, 5]
     for name in "abcde":
         own = read_result(tmp_path / name)

@@ -142,6 +142,10 @@ class Change:
         before, after = tuple(fields["before"]), tuple(fields["after"])
         return cls(**{**fields, "before": before, "after": after})
 
+    def described(self) -> dict[str, Any]:
+        """Return it as JSON, in fields and in words."""
+        return {**asdict(self), "text": str(self)}
+
     def __str__(self) -> str:
         """Say it in words."""
         if self.kind == "drifted":

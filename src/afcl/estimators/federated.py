@@ -370,6 +370,8 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
             last = Answered.of(outcome.clustering, self._box, columns)
         sizes = self.cluster_sizes_.tolist()
         self._follow(self._lineage.followed(last, sizes, names))
+        for change in self.changes_:
+            self.trace_.add("change", tick=0, **change.described())
 
     def _fitted(self, clustering: Clustering, raw: Clustering, rank: Ints) -> None:
         self.n_clusters_ = clustering.k

@@ -205,7 +205,7 @@ class Answers:
         return {
             "answer": newest.number,
             "cluster_names": list(newest.names),
-            "changes": [{**asdict(c), "text": str(c)} for c in newest.changes],
+            "changes": [change.described() for change in newest.changes],
             "history": history,
         }
 

@@ -202,6 +202,8 @@ def serve_run(
         result = _result(plan, finished, names)
         if named is not None:
             result |= named(finished, names)
+            for change in result["changes"]:
+                recorder.trace.add("change", tick=0, **change, at=time.time())
         noted = admission.announce_end(_farewell(finished, result), plan.grace)
         text = f"told the end to {', '.join(noted)}"
         recorder.trace.add("note", tick=0, text=text, at=time.time())
