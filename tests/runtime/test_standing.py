@@ -23,6 +23,7 @@ from afcl.runtime.live.answers import (
     ask_to_renew,
     forget_site,
 )
+from afcl.runtime.live.going_on import serve_folder
 from afcl.runtime.live.member import answer
 from afcl.runtime.live.membership import (
     DONE,
@@ -31,7 +32,6 @@ from afcl.runtime.live.membership import (
     open_membership,
 )
 from afcl.runtime.live.server import RunPlan
-from afcl.runtime.live.standing import serve_folder
 from afcl.runtime.live.staying import answer_folder, split_run
 from afcl.runtime.results import read_result
 from afcl.trace import read_trace

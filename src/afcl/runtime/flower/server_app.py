@@ -10,8 +10,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from afcl.exceptions import AfclError
 from afcl.runtime.flower.engine import GridEngine
+from afcl.runtime.live.going_on import serve_folder
 from afcl.runtime.live.server import write_failure
-from afcl.runtime.live.standing import serve_folder
 
 app = ServerApp()
 
