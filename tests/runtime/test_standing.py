@@ -15,14 +15,6 @@ from afcl.core.terms import AskHello, AskNews, AskStep
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.admission import Admission
-from afcl.runtime.live.answers import (
-    Answers,
-    Standing,
-    State,
-    ask_to_forget,
-    ask_to_renew,
-    forget_site,
-)
 from afcl.runtime.live.going_on import serve_folder
 from afcl.runtime.live.member import answer
 from afcl.runtime.live.membership import (
@@ -30,6 +22,14 @@ from afcl.runtime.live.membership import (
     Membership,
     keep_membership,
     open_membership,
+)
+from afcl.runtime.live.numbered import (
+    Answers,
+    Standing,
+    State,
+    ask_to_forget,
+    ask_to_renew,
+    forget_site,
 )
 from afcl.runtime.live.server import RunPlan
 from afcl.runtime.live.staying import answer_folder, split_run

@@ -121,7 +121,7 @@ def serve(
     every: Every = 0.0,
     forget_after: ForgetAfter = 604800.0,
     answers: MostAnswers = 0,
-    look: Look = 15.0,
+    look: Look = 60.0,
     min_cell: Annotated[
         int | None, typer.Option(help="Smallest group of rows (5).")
     ] = None,
@@ -190,7 +190,7 @@ def _old_plan(folder: Path) -> RunPlan | None:
 
 def _goes_on(folder: Path, plan: RunPlan) -> bool:
     """Whether there will be a further answer."""
-    from afcl.runtime.live.answers import OVER, State
+    from afcl.runtime.live.numbered import OVER, State
 
     return plan.standing is not None and State.read(folder).stage != OVER
 

@@ -13,7 +13,7 @@ from afcl.exceptions import InputError
 
 if TYPE_CHECKING:
     from afcl.cli.status import RunLog
-    from afcl.runtime.live.answers import Answers, Standing, State
+    from afcl.runtime.live.numbered import Answers, Standing, State
 
 Stands = Annotated[
     bool,
@@ -51,7 +51,7 @@ def standing_of(
     stands: bool, every: float, forget_after: float, answers: int, look: float
 ) -> Standing | None:
     """Return how the federation goes on, None if it ends with its first answer."""
-    from afcl.runtime.live.answers import Standing
+    from afcl.runtime.live.numbered import Standing
 
     if not stands:
         if every or answers:
@@ -68,7 +68,7 @@ def standing_of(
 
 def renew(folder: Folder) -> None:
     """Ask a federation that goes on for a new answer now."""
-    from afcl.runtime.live.answers import ask_to_renew
+    from afcl.runtime.live.numbered import ask_to_renew
 
     state = _state(folder)
     if state.stage == "over":
@@ -86,7 +86,7 @@ def forget(
     Answers that it took part in are withdrawn. The next one is as if it had never been
     there; the sites that remain are asked again for it.
     """
-    from afcl.runtime.live.answers import Answers, ask_to_forget
+    from afcl.runtime.live.numbered import Answers, ask_to_forget
 
     state = _state(run)
     known = [name for name in Answers.read(run, state.newest).roster if name]
@@ -100,7 +100,7 @@ def forget(
 
 
 def _state(folder: Path) -> State:
-    from afcl.runtime.live.answers import STANDING, State
+    from afcl.runtime.live.numbered import STANDING, State
 
     if not (folder / STANDING).is_file():
         raise InputError(
@@ -122,7 +122,7 @@ class Standings:
     def new_lines(self) -> list[str]:
         """Return what has happened since the last call, a line each."""
         from afcl.cli.status import RunLog
-        from afcl.runtime.live.answers import State
+        from afcl.runtime.live.numbered import State
         from afcl.runtime.live.staying import answer_folder
 
         state = State.read(self._folder)

@@ -40,7 +40,7 @@ def status(
 def _standing_of(folder: Path) -> Path:
     """Tell how far a federation that goes on is; return its newest answer's folder."""
     from afcl.cli.standing import history_lines, stage_line
-    from afcl.runtime.live.answers import Answers, State
+    from afcl.runtime.live.numbered import Answers, State
     from afcl.runtime.live.staying import answer_folder
 
     state = State.read(folder)

@@ -21,7 +21,8 @@ from afcl.core.terms import AskNews, News
 from afcl.exceptions import RejectedMessage
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Finished
-from afcl.runtime.live.answers import (
+from afcl.runtime.live.engine import Engine
+from afcl.runtime.live.numbered import (
     OVER,
     PENDING,
     RENEW,
@@ -33,7 +34,6 @@ from afcl.runtime.live.answers import (
     State,
     forget_whom_was_asked,
 )
-from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.server import RunPlan, serve_run
 from afcl.runtime.live.staying import answer_folder, run_name
 from afcl.runtime.results import RESULT, read_result, write_result
@@ -41,8 +41,8 @@ from afcl.runtime.transport import Failure, Reply, Ticket
 
 #: Largest news accepted from a site, in bytes.
 LARGEST_NEWS = 1 << 16
-#: A site that was not heard for so many looks is away.
-MISSED = 3.0
+#: Seconds after which a site is asked again that has not answered.
+LATE = 600.0
 #: Looks for the sites to hear that there will be no further answer.
 LAST_LOOKS = 10
 
@@ -117,15 +117,19 @@ class Watch:
     standing: Standing
     clock: Callable[[], float]
     sleep: Callable[[float], None]
-    #: When every site was last heard, by name, and its news.
-    _heard: dict[str, tuple[float, News]] = field(default_factory=dict)
+    #: The news of every site by name, and where it is.
+    _heard: dict[str, tuple[int, News]] = field(default_factory=dict)
     #: Questions under way: who was asked, and when.
     _asked: dict[Ticket, tuple[int, float]] = field(default_factory=dict)
+    #: Who can be reached, and since when the others cannot, by name.
+    _nodes: set[int] = field(default_factory=set)
+    _away_since: dict[str, float] = field(default_factory=dict)
 
     def until_there_is_a_reason(self, folder: Path, state: State) -> State:
         """Wait; return the state in which the next answer begins."""
         since, due = self.clock(), None
         self._heard.clear()
+        self._away_since.clear()
         while True:
             self._look()
             state = forget_whom_was_asked(folder, state)
@@ -133,7 +137,7 @@ class Watch:
             reason = self._reason(folder, state, answers, since)
             if reason:
                 due = self.clock() if due is None else due
-                here, away = self._presence(answers, since)
+                here, away = self._presence(answers)
                 if not away and self.clock() - due >= self.standing.quiet:
                     return _next(folder, state, reason, here)
                 waits = replace(state, stage=PENDING, waiting_for=tuple(away))
@@ -144,28 +148,28 @@ class Watch:
         """Hear who has answered, and ask everybody who is not being asked."""
         for answer in self.engine.poll():
             self._hear(answer)
-        here, now = set(self.engine.nodes()), self.clock()
-        late = now - MISSED * self.standing.look
+        self._nodes, now = set(self.engine.nodes()), self.clock()
         self._asked = {
             ticket: (address, since)
             for ticket, (address, since) in self._asked.items()
-            if address in here and since > late
+            if address in self._nodes and now - since < LATE
         }
         busy = {address for address, _ in self._asked.values()}
         question = encode(AskNews(self.federation))
-        for address in sorted(here - busy):
+        for address in sorted(self._nodes - busy):
             self._asked[self.engine.send(address, question)] = (address, now)
 
     def _hear(self, answer: Reply | Failure) -> None:
         """Note a site's news; who has none to tell is not heard."""
-        if self._asked.pop(answer.ticket, None) is None or isinstance(answer, Failure):
+        asked = self._asked.pop(answer.ticket, None)
+        if asked is None or isinstance(answer, Failure):
             return
         try:
             news = decode(answer.data, LARGEST_NEWS)
         except RejectedMessage:
             return
         if isinstance(news, News) and news.run == self.federation:
-            self._heard[news.name] = (self.clock(), news)
+            self._heard[news.name] = (asked[0], news)
 
     def _reason(
         self, folder: Path, state: State, answers: Answers, since: float
@@ -186,17 +190,16 @@ class Watch:
                 return f"{name} is new"
         return ""
 
-    def _presence(
-        self, answers: Answers, since: float
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _presence(self, answers: Answers) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return who of the last answer is here, and who is away and waited for."""
         here, away = [], []
         for name in answers.clients:
-            last = self._heard.get(name, (since, None))[0]
-            silent = self.clock() - last
-            if name in self._heard and silent <= MISSED * self.standing.look:
+            if name in self._heard and self._heard[name][0] in self._nodes:
+                self._away_since.pop(name, None)
                 here.append(name)
-            elif silent < self.standing.forget_after:
+                continue
+            since = self._away_since.setdefault(name, self.clock())
+            if self.clock() - since < self.standing.forget_after:
                 away.append(name)
         return tuple(here), tuple(away)
 

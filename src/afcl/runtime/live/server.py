@@ -23,9 +23,9 @@ from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
-from afcl.runtime.live.answers import Standing
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.enrolment import enrolled_keys
+from afcl.runtime.live.numbered import Standing
 from afcl.runtime.requirements import requirements
 from afcl.runtime.results import (
     JOURNAL,

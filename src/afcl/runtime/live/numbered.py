@@ -63,7 +63,7 @@ class Standing:
     """
 
     every: float = 0.0
-    look: float = 15.0
+    look: float = 60.0
     quiet: float = 10.0
     forget_after: float = 7 * 86400.0
     answers: int = 0
