@@ -41,7 +41,7 @@ def answered(folder: Path, number: int) -> bool:
 
 def test_answers_follow_one_another(tmp_path: Path, party: Start):
     port, run = free_port(), tmp_path / "run"
-    flags = ("--standing", "--look", 2, "--answers", 3, "--min-clients", 3)
+    flags = ("--standing", "--look", 5, "--answers", 3, "--min-clients", 3)
     serve = party(
         "serve",
         "--out",
