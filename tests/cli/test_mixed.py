@@ -127,3 +127,14 @@ def test_levels_must_be_declared_where_rows_must_not_tell_them(here, capsys):
     code, _, err = call(capsys, *words, "--category", "shape")
     assert code == 2
     assert "--category names 'shape', which is no column in use" in err
+
+
+def test_bounds_by_whatever_spelling(here, capsys):
+    words = ("run", *FILES, "--columns", "size,weight", "--out", "o")
+    wrong = ("--ranges", "size=-3:8", "--ranges", "wieght=-3:8")
+    code, _, err = call(capsys, *words, *wrong)
+    assert code == 2
+    assert "--ranges names 'wieght'" in err
+    assert "(did you mean 'weight'?)" in err
+    right = ("--ranges", "SIZE=-3:8", "--ranges", "Weight =-3:8")
+    assert call(capsys, *words, *right)[0] == 0

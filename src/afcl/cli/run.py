@@ -216,6 +216,9 @@ def cluster_files(
         options, reason = at_default_level(method, asked, max(1, enough))
         level = options["privacy"]
     check_levels(sites.features, chosen, level)
+    scale: Any = "minmax"
+    if public is not None:
+        scale = in_order(public, sites.columns, sites.features)
     as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])
     found = find_suspicions(sites, chosen["date"])
     if strict:
@@ -239,9 +242,6 @@ def cluster_files(
         small = too_small(sizes, chosen["min_cell"], level)
         if small is not None:
             print(f"warning: {small}", file=sys.stderr)
-    scale: Any = "minmax"
-    if public is not None:
-        scale = in_order(public, sites.columns, sites.features)
     # Where the rows must not tell anything, what was found in them is for the eyes of
     # their owners only.
     told = () if _is_private(level) else found
@@ -291,18 +291,17 @@ def in_order(
 ) -> tuple[list[float], list[float]]:
     """Return the bounds of every column, low and high; categories have their own."""
     from afcl.data.features import WIDTH
+    from afcl.data.spelling import by_column
     from afcl.exceptions import InputError
 
     of_categories = {name for each in features for name in each.columns}
+    public = by_column("--ranges", public, columns)
     public = {**public, **dict.fromkeys(of_categories, (0.0, WIDTH))}
     lacking = [name for name in columns if name not in public]
-    unknown = [name for name in public if name not in columns]
     if lacking:
         raise InputError(
             f"--ranges: give bounds for {lacking[0]} too, or for no column"
         )
-    if unknown:
-        raise InputError(f"--ranges: no column {unknown[0]} in the files")
     pairs = [public[name] for name in columns]
     return [low for low, _ in pairs], [high for _, high in pairs]
 

@@ -68,7 +68,9 @@ Encoding = Annotated[
 Null = Annotated[
     list[str],
     typer.Option(
-        help="Further cells that mean no value: -999,k.A., or repeat.", metavar="CELLS"
+        help="Further cells that mean no value: -999,k.A., in one column chol=0, or "
+        "repeat.",
+        metavar="CELLS",
     ),
 ]
 Category = Annotated[

@@ -3,22 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from afcl.data.cells import NotNumbers, OddCell
-from afcl.data.errors import fail, listed
+from afcl.data.errors import fail
 from afcl.data.features import Embedding, Feature, Texts, agree
 from afcl.data.sources import SiteFiles, texts_at
-
-
-def check_declared(option: str, names: Iterable[str], columns: Sequence[str]) -> None:
-    """Refuse what is declared of a column that is not in use."""
-    unknown = [name for name in names if name not in columns]
-    if unknown:
-        raise fail(
-            f"{option} names {unknown[0]!r}, which is no column in use; these are "
-            f"{listed(columns)}"
-        )
 
 
 def categories_in(

@@ -117,6 +117,7 @@ def numbers(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools 
     """
     import polars as pl
 
+    written = written.at(series.name)
     if series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
     if series.dtype == pl.String:
@@ -138,6 +139,7 @@ def texts(series: pl.Series, written: Written = USUAL) -> list[str | None]:
     """Return the cells of a column as texts, None where there is no value."""
     import polars as pl
 
+    written = written.at(series.name)
     if series.dtype.is_float():
         # Numbers that stand for kinds: 1 and 1.0 are one of them.
         whole = series.is_finite() & (series == series.round(0))
@@ -146,6 +148,8 @@ def texts(series: pl.Series, written: Written = USUAL) -> list[str | None]:
         series = series.fill_null(numbers)
     cells = series.cast(pl.String, strict=False)
     held = _has_value(cells, written)
+    if written.values:
+        held &= ~_parsed(cells, written.decimal).is_in(written.values).fill_null(False)
     return cells.set(~held, None).to_list()
 
 
@@ -158,6 +162,7 @@ def days(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | N
     import polars as pl
 
     if series.dtype == pl.Date or isinstance(series.dtype, pl.Datetime):
+        cells = series
         found = series.cast(pl.Datetime("ms"))
     else:
         cells = pl.Series(series.name, texts(series, written), dtype=pl.String)
@@ -169,7 +174,7 @@ def days(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | N
                 cells.str.to_datetime(form, time_unit="ms", strict=False)
             )
     values = found.to_physical().cast(pl.Float64) / MILLISECONDS
-    odd = (values.is_null() & _has_value(series, written)).to_numpy()
+    odd = (values.is_null() & cells.is_not_null()).to_numpy()
     array: Floats = values.to_numpy().astype(np.float64, copy=False)
     return array, odd if odd.any() else None
 

@@ -198,8 +198,8 @@ def _zeros(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         return [], column
     text = (
         f"{column.name!r} has 0 in {_cells(column, times)}{_at(where)}, and else "
-        f"{as_typed(low)} to {as_typed(high)}: if it means no value, leave these cells "
-        "empty (--null 0 would do so in all columns)"
+        f"{as_typed(low)} to {as_typed(high)}: if it means no value, use "
+        f"{naming('--null', f'{column.name}=0')}"
     )
     said = [Suspicion(where, column.name, ZERO, text)]
     return said, column.without([0.0])

@@ -16,16 +16,17 @@ from typing import Generic, TypeAlias, TypeVar, cast
 import numpy as np
 
 from afcl._typing import Bools
-from afcl.data.categories import categories_in, check_declared
+from afcl.data.categories import categories_in
 from afcl.data.cells import NotNumbers, OddCell, described
 from afcl.data.columns import Asked, common_columns, matched
-from afcl.data.dialect import UNKNOWN, Dialect
+from afcl.data.dialect import UNKNOWN, Dialect, nothing_in
 from afcl.data.errors import EXCEL, PARQUET, ending, fail
 from afcl.data.features import Embedding, Feature
 from afcl.data.names import AnyPath, site_names
 from afcl.data.parquet import can_stream_parquet, parquet_names, parquet_rows
 from afcl.data.places import site_places
-from afcl.data.sources import SiteFiles, odd_columns, site_files
+from afcl.data.sources import SiteFiles, odd_columns, site_files, with_marks
+from afcl.data.spelling import by_column, in_use
 from afcl.data.stream import StreamedTable
 from afcl.data.tables import Table, read_table
 from afcl.gaps import KEEPING
@@ -207,6 +208,7 @@ def open_sites(
     sites, asked, notes = matched(looked_at, asked)
     for site in sites:
         site.check()
+    sites = with_marks(sites, nothing_in(dialect.null))
     common, left_out = common_columns(sites, asked)
     notes = [note for site in sites for note in site.notes] + notes + left_out
     if stream and whole:
@@ -234,9 +236,9 @@ def open_sites(
         notes.extend(said)
         return settled
 
-    declared = {name: tuple(levels) for name, levels in (categories or {}).items()}
-    check_declared("--category", declared, common)
-    check_declared("--date", dates, common)
+    dates = tuple(in_use("--date", name, common) for name in dates)
+    levels = {name: tuple(given) for name, given in (categories or {}).items()}
+    declared = by_column("--category", levels, common)
     settled = embedding or Embedding(common, (), tuple(dates))
     if declared and embedding is None:
         settled = settle(odd_columns(sites, common))

@@ -6,7 +6,7 @@ Every part that is read is checked here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from afcl.data.errors import drop_option, fail, listed, rows_in_words
 from afcl.data.features import Embedding, Texts, indicators, texts_of
 from afcl.data.files import DataFile, no_rows, open_file, read_frames
 from afcl.data.places import files_at
+from afcl.data.spelling import by_column
 from afcl.gaps import KEEPING, has_gaps
 
 if TYPE_CHECKING:
@@ -74,6 +75,26 @@ def site_files(path: Path, dialect: Dialect) -> SiteFiles:
         files.append(file)
         notes += found
     return SiteFiles(path, tuple(files), tuple(notes))
+
+
+def with_marks(
+    sites: Sequence[SiteFiles], marks: Mapping[str, tuple[str, ...]]
+) -> list[SiteFiles]:
+    """Return the sites with cells that mean "no value" in single columns."""
+    if not marks:
+        return list(sites)
+    every = tuple(dict.fromkeys(name for site in sites for name in site.columns))
+    own = by_column("--null", marks, every)
+    return [
+        replace(
+            site,
+            files=tuple(
+                replace(file, written=replace(file.written, own=own))
+                for file in site.files
+            ),
+        )
+        for site in sites
+    ]
 
 
 def odd_columns(sites: Sequence[SiteFiles], columns: Sequence[str]) -> list[OddCell]:

@@ -21,6 +21,7 @@ import numpy as np
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.messages import Hello
 from afcl.core.terms import AskRanges
+from afcl.data.spelling import meant
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights
@@ -401,6 +402,7 @@ def _stretch_note(
 def _box_by_name(
     bounds: Mapping[str, tuple[float, float]], columns: Sequence[str]
 ) -> Box:
+    bounds = {meant(name, columns) or name: pair for name, pair in bounds.items()}
     missing = [column for column in columns if column not in bounds]
     if missing:
         raise InputError(
