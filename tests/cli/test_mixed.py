@@ -138,3 +138,33 @@ def test_bounds_by_whatever_spelling(here, capsys):
     assert "(did you mean 'weight'?)" in err
     right = ("--ranges", "SIZE=-3:8", "--ranges", "Weight =-3:8")
     assert call(capsys, *words, *right)[0] == 0
+
+
+def test_levels_with_an_order(here, capsys):
+    folder, kinds = here
+    words = ("run", *FILES, "--drop", "name,day,code", "--out", "o", "--ordinal")
+    code, _, err = call(capsys, *words, "colour=red<Blue")
+    assert code == 2
+    assert "column 'colour', row" in err
+    assert "is 'green', which is none of red<Blue" in err
+    order = "Colour=red<blue<green"
+    assert call(capsys, *words, order)[0] == 0
+    result = json.loads((folder / "o" / "result.json").read_text())
+    assert result["columns"] == ["size", "weight", "colour"]
+    (feature,) = result["features"]
+    assert feature["levels"] == ["red", "blue", "green"]
+    assert set(feature["centers"]) == {"blue", "green", "red"}
+    assert f"{feature['centers'][0]} (" in (folder / "o" / "report.html").read_text()
+    (folder / "new.csv").write_text("colour,size,weight\nRED,0,0\ngreen,4,4\n")
+    code, out, _ = call(capsys, "predict", "o", "new.csv")
+    assert code == 0
+    found = labels_in(folder / "o", "north")
+    want = [found[np.argmax(kinds[0] == kind)] for kind in (0, 2)]
+    assert [int(label) for label in out.split()[1:]] == want
+    code, out, _ = call(capsys, "check", *FILES, "--ordinal", order)
+    assert code == 0
+    assert "ordered: red, blue, green" in out
+    # Declared as they are, levels and bounds need no row at dp.
+    private = ("--privacy", "dp(8)", "--seeded-noise", "--force")
+    bounds = ("--ranges", "size=-3:8", "--ranges", "weight=-3:8")
+    assert call(capsys, *words, order, *private, *bounds)[0] == 0

@@ -73,7 +73,9 @@ def test_names_are_matched_by_case_and_space(folder):
         missing="drop",
     )
     assert sites.columns == ("Kind=1", "Kind=2", "Kind=9", "seen")
-    assert list(sites.tables[0].ids.parts()) == [["0", "40", "50"]]
+    ids = sites.tables[0].ids
+    assert ids is not None
+    assert list(ids.parts()) == [["0", "40", "50"]]
 
 
 # ------------------------------------------------------------- no value in a column
@@ -89,6 +91,7 @@ def test_a_mark_counts_in_its_column_only(folder, ending):
     (table,) = read_sites([path], dialect=said, missing="available").tables
     assert np.isnan(table.values[:, 0]).all()
     assert table.values[:2, 1].tolist() == [0.0, 40.0]
+    assert table.kept is not None
     assert table.kept.tolist() == [True, True, False]
 
 

@@ -36,6 +36,7 @@ from afcl.cli.tables import (
     IdColumn,
     Null,
     NumericOnly,
+    Ordinal,
     Separator,
     table_options,
 )
@@ -124,6 +125,7 @@ def run(
     numeric_only: NumericOnly = None,
     id: IdColumn = None,
     category: Category = [],
+    ordinal: Ordinal = [],
     date: Date = [],
     missing: Missing = None,
     separator: Separator = None,
@@ -220,7 +222,7 @@ def cluster_files(
     if public is not None:
         scale = in_order(public, sites.columns, sites.features)
     as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])
-    found = find_suspicions(sites, chosen["date"])
+    found = find_suspicions(sites, sites.dates)
     if strict:
         refuse(found)
     parameters = {**chosen, "privacy": level}
@@ -271,12 +273,18 @@ def check_levels(
 ) -> None:
     """Refuse levels that were taken from the rows, where these must not tell them."""
     from afcl.cli.tables import categories
+    from afcl.data.spelling import name_key
     from afcl.exceptions import InputError
 
     if not _is_private(level):
         return
-    declared = categories(chosen["category"])
-    found = [each.name for each in features if not declared.get(each.name)]
+    named = categories(chosen["category"])
+    declared = {name_key(name) for name, levels in named.items() if levels}
+    found = [
+        each.name
+        for each in features
+        if not each.ordered and name_key(each.name) not in declared
+    ]
     if found:
         raise InputError(
             f"at {level} the levels of {found[0]} must not come from the rows: give "
@@ -290,13 +298,11 @@ def in_order(
     features: Sequence[Feature] = (),
 ) -> tuple[list[float], list[float]]:
     """Return the bounds of every column, low and high; categories have their own."""
-    from afcl.data.features import WIDTH
     from afcl.data.spelling import by_column
     from afcl.exceptions import InputError
 
-    of_categories = {name for each in features for name in each.columns}
-    public = by_column("--ranges", public, columns)
-    public = {**public, **dict.fromkeys(of_categories, (0.0, WIDTH))}
+    own = {name: (0.0, each.high) for each in features for name in each.columns}
+    public = {**by_column("--ranges", public, columns), **own}
     lacking = [name for name in columns if name not in public]
     if lacking:
         raise InputError(

@@ -87,6 +87,7 @@ DEFAULTS: dict[str, Any] = {
     "numeric_only": False,
     "id": None,
     "category": (),
+    "ordinal": (),
     "date": (),
     "separator": None,
     "decimal": None,

@@ -16,7 +16,7 @@ import numpy as np
 from afcl._typing import Bools, Floats
 from afcl.data.decimals import looks_like_a_number
 from afcl.data.dialect import USUAL, Written
-from afcl.data.errors import FLAGS, MISSING, drop_option, excerpt, fail
+from afcl.data.errors import FLAGS, drop_option, excerpt, fail, without_levels
 from afcl.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -135,8 +135,13 @@ def numbers(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools 
     return array, odd if odd is not None and odd.any() else None
 
 
-def texts(series: pl.Series, written: Written = USUAL) -> list[str | None]:
-    """Return the cells of a column as texts, None where there is no value."""
+def texts(
+    series: pl.Series, written: Written = USUAL, levels: Collection[str] = ()
+) -> list[str | None]:
+    """Return the cells of a column as texts, None where there is no value.
+
+    What is declared as a level is a value: `none` may be one.
+    """
     import polars as pl
 
     written = written.at(series.name)
@@ -147,7 +152,7 @@ def texts(series: pl.Series, written: Written = USUAL) -> list[str | None]:
         series = series.cast(pl.String).set(whole.fill_null(False), None)
         series = series.fill_null(numbers)
     cells = series.cast(pl.String, strict=False)
-    held = _has_value(cells, written)
+    held = _has_value(cells, written, levels)
     if written.values:
         held &= ~_parsed(cells, written.decimal).is_in(written.values).fill_null(False)
     return cells.set(~held, None).to_list()
@@ -196,14 +201,17 @@ def _parsed(series: pl.Series, decimal: str) -> pl.Series:
     return values.fill_null(flags)
 
 
-def _has_value(series: pl.Series, written: Written) -> pl.Series:
+def _has_value(
+    series: pl.Series, written: Written, levels: Collection[str] = ()
+) -> pl.Series:
     """Mark the cells that hold something other than a sign for "missing"."""
     import polars as pl
 
     if series.dtype != pl.String:
         return series.is_not_null()
     words = series.fill_null("").str.strip_chars().str.to_lowercase()
-    return ~words.is_in([*MISSING, *(word.lower() for word in written.words)])
+    absent = without_levels(levels)
+    return ~words.is_in([*absent, *(word.lower() for word in written.words)])
 
 
 def matrix(

@@ -26,6 +26,7 @@ from afcl.estimators.clients import Table, aligned, is_source
 from afcl.estimators.mixed import (
     as_tables,
     embed,
+    found_in_rows,
     public_bounds,
     warn_of_owners,
     without_owners,
@@ -132,6 +133,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
     participation: Any
     scale: Any
     missing: str
+    #: Columns whose levels have an order, and these; None: none is declared.
+    ordinal: Mapping[str, Sequence[Any]] | None = None
     max_rounds: int
     random_state: Any
     verbose: bool
@@ -187,9 +190,9 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         warn_of_owners(y, clients)
         X, clients = without_owners(X, clients)
         self._embedding = None
-        if has_texts(X):
+        if self.ordinal or has_texts(X):
             owner, names = owners_of(clients, len(X))
-            self._embedding = embed([X], self._least(), owner)
+            self._embedding = embed([X], self._least(), owner, self.ordinal)
         rows: Floats = self._checked(X, reset=True)
         owner, names = owners_of(clients, rows.shape[0])
         kept = kept_rows(rows, self.missing)
@@ -225,7 +228,7 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         if len(tables) == 0:
             raise InputError("fit_clients needs at least one table")
         held, names = as_tables(tables)
-        self._embedding = embed(held, self._least())
+        self._embedding = embed(held, self._least(), ordinal=self.ordinal)
         if self._embedding is not None:
             columns: tuple[str, ...] | None = tuple(map(str, held[0].columns))
             held = [rows_of(t, self._embedding, i) for i, t in enumerate(held, 1)]
@@ -313,7 +316,8 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
-            The names of the columns; a category has one for each of its levels.
+            The names of the columns; a category has one for each of its levels, unless
+            these have an order.
         """
         check_is_fitted(self, "n_clusters_")
         if self._embedding is not None:
@@ -347,10 +351,11 @@ class FederatedClusterer(ClusterMixin, BaseEstimator):
             missing=self.missing if self.missing in KEEPING else "",
             bounds=bounds,
         )
-        if spec.noisy and self._embedding is not None:
+        if spec.noisy and found_in_rows(self._embedding, self.ordinal):
             raise InputError(
                 "at dp the levels of a category must not come from the rows: pass "
-                "columns of 0 and 1 instead of texts"
+                "columns of 0 and 1 instead of texts, or name levels that have an "
+                "order in ordinal="
             )
         if spec.noisy and not self._noise_is_seeded():
             spec = replace(spec, secret=secrets.token_bytes(32))
