@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -202,7 +203,11 @@ def test_ordered_categoricals_are_taken_as_such(seed):
 
 def test_a_declared_order_needs_no_rows_at_dp(seed):
     tables = graded(seed)
-    told = {"privacy": "dp(8)", "seeded_noise": True, "scale": ([-3], [11])}
+    told: dict[str, Any] = {
+        "privacy": "dp(8)",
+        "seeded_noise": True,
+        "scale": ([-3], [11]),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrustWarning)  # noise is much for so few rows
         model = AFCL(random_state=seed, ordinal=GRADES, **told).fit_clients(tables)

@@ -168,3 +168,34 @@ def test_levels_with_an_order(here, capsys):
     private = ("--privacy", "dp(8)", "--seeded-noise", "--force")
     bounds = ("--ranges", "size=-3:8", "--ranges", "weight=-3:8")
     assert call(capsys, *words, order, *private, *bounds)[0] == 0
+
+
+def test_a_robust_scale(here, capsys):
+    folder, kinds = here
+    text = (folder / "west.csv").read_text().splitlines()
+    size, rest = text[1].split(",", 1)
+    (folder / "west.csv").write_text("\n".join([text[0], f"9e5,{rest}", *text[2:]]))
+    words = ("run", *FILES, "--columns", "size,weight", "--out", "o")
+    for odd, line in (
+        (("--scale", "best"), "--scale best is unknown: choose minmax or robust"),
+        (("--scale", "robust", "--ranges", "size=0:1"), "both say how columns are"),
+        (("--scale", "robust", "--privacy", "dp(8)"), "needs public bounds"),
+    ):
+        code, _, err = call(capsys, *words, *odd)
+        assert code == 2
+        assert line in err
+    (folder / "run.toml").write_text('scale = "robust"\n')
+    assert call(capsys, *words, "--config", "run.toml")[0] == 0
+    result = json.loads((folder / "o" / "result.json").read_text())
+    assert result["parameters"]["scale"] == "robust"
+    assert result["scale"]["walls"]
+    assert max(result["scale"]["span"]) < 20
+    assert adjusted_rand(labels_in(folder / "o", "south"), kinds[1]) > 0.95
+    code, out, _ = call(capsys, "predict", "o", "west.csv")
+    assert code == 0
+    assert out == (folder / "o" / "labels" / "west.csv").read_text()
+    code, _, err = call(
+        capsys, "serve", "--out", "s", "--insecure", "--config", "run.toml"
+    )
+    assert code == 2
+    assert "scale robust is for runs on one machine so far" in err

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -88,7 +90,7 @@ def test_files_become_ranks(folder, stream):
     assert sites.columns == ("age", "severity", "site=x", "site=y")
     assert sites.features[0] == Feature("severity", SEVERITY, ordered=True)
     if not stream:
-        assert [t.values[:, 1].tolist() for t in sites.tables] == [
+        assert [np.asarray(t.rows)[:, 1].tolist() for t in sites.tables] == [
             [0.0, 2.0, 1.0],
             [2.0, 0.0, 0.0, 2.0],
         ]
@@ -122,7 +124,10 @@ def test_none_may_be_a_level(folder, decimal):
 
 def test_a_value_without_a_place_is_refused_with_the_remedies(folder):
     path = write("north.csv", NORTH)
-    told = {"ordinal": {"severity": ("mild", "severe")}, "missing": "drop"}
+    told: dict[str, Any] = {
+        "ordinal": {"severity": ("mild", "severe")},
+        "missing": "drop",
+    }
     assert refused([path], **told) == (
         "north.csv: column 'severity', row 4 is 'MODERATE', which is none of "
         "mild<severe: correct it, give it a place with --ordinal, or say that it means "
@@ -135,7 +140,10 @@ def test_a_value_without_a_place_is_refused_with_the_remedies(folder):
 
 def test_a_column_is_declared_once(folder):
     path = write("north.csv", NORTH)
-    told = {"ordinal": {"severity": SEVERITY}, "categories": {"Severity": ()}}
+    told: dict[str, Any] = {
+        "ordinal": {"severity": SEVERITY},
+        "categories": {"Severity": ()},
+    }
     assert refused([path], **told) == (
         "--category and --ordinal both name 'severity'; drop one"
     )

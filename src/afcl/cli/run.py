@@ -22,6 +22,7 @@ from afcl.cli.settings import (
     SeededNoise,
     Stream,
     bounds,
+    scale_of,
     settings,
 )
 from afcl.cli.tables import (
@@ -80,6 +81,13 @@ Bounds = Annotated[
         help="Public bounds instead of min-max: COLUMN=LOW:HIGH; all columns."
     ),
 ]
+ScaleName = Annotated[
+    str | None,
+    typer.Option(
+        help="How columns are scaled: minmax (by extremes), or robust (by quantiles; "
+        "a few far values count as just outside)."
+    ),
+]
 Missing = Annotated[str | None, typer.Option(help=MISSING)]
 Seeds = Annotated[int | None, typer.Option(help="Seeds to start from (auto).")]
 Most = Annotated[
@@ -119,6 +127,7 @@ def run(
     cohort: Cohort = None,
     holders: Holders = None,
     ranges: Bounds = [],
+    scale: ScaleName = None,
     seed: Seed = None,
     columns: Columns = [],
     drop: Drop = [],
@@ -195,11 +204,12 @@ def cluster_files(
 
     method, options, level = chosen_method(chosen)
     public = bounds(chosen["ranges"])
+    scale: Any = scale_of(chosen["scale"], chosen["ranges"])
     places, notes = site_places(paths, folders)
     asked = options
     options, reason = at_default_level(method, asked, len(places))
     level = options["privacy"] if reason else level
-    requirements(method, method.parameters(**options), public or "minmax", len(places))
+    requirements(method, method.parameters(**options), public or scale, len(places))
     least = 1
     if level not in ("exact", "affine", "rival"):
         least = max(chosen["min_cell"], parse_level(level).group)
@@ -218,7 +228,6 @@ def cluster_files(
         options, reason = at_default_level(method, asked, max(1, enough))
         level = options["privacy"]
     check_levels(sites.features, chosen, level)
-    scale: Any = "minmax"
     if public is not None:
         scale = in_order(public, sites.columns, sites.features)
     as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])

@@ -38,7 +38,7 @@ MISMATCH = 1 / 16
 #: What a column of 0 and 1 is divided by for that: two levels differ in two columns.
 WIDTH = (2 / MISMATCH) ** 0.5
 #: How far apart two neighbouring levels that have an order are: as two of a category.
-STEP = MISMATCH**0.5
+STEP = 1 / 4
 #: How far apart the lowest and the highest are at most; a number's ends are 1 apart.
 LONGEST_ORDER = 0.5
 

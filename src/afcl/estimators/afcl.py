@@ -44,8 +44,10 @@ class AFCL(FederatedClusterer):
     participation : None, float, array-like, "random" or Schedule
         None: everybody, always. A probability per round (one, or one per client);
         `random`: one U(0, 1) draw per client; or a schedule.
-    scale : "minmax", (low, high) or None
-        How columns are brought to one scale, agreed before anything else.
+    scale : "minmax", "robust", (low, high) or None
+        How columns are brought to one scale, agreed before anything else: by the
+        clients' extremes, by their quantiles (a few far values then count as just
+        outside), by public bounds, or not at all.
     missing : {"error", "drop", "impute", "available"}
         What to do with rows that hold NaN: refuse them; leave them out, labelled -1;
         fill what can be filled well; or let rows without gaps alone decide. The last
