@@ -5,12 +5,14 @@
 
 Mixtures with known clusters (:func:`~afcl.data.synthetic.random_mixture`) are dealt to
 five sites by k-means, at random and by a Dirichlet(.3) over the clusters in turn, as
-they are (`clean`), with one row in a hundred far off in one column (`far`), or with one
-column log-normal (`long`). AFCL works in the box of each rule, here that of all rows;
-behind a quarter of a width outside of it rows count as just outside.
+they are (`clean`), with one row in a hundred far off in one column (`far`), with one
+column log-normal (`long`), or with two columns of noise (`noise`, `far-noise`). AFCL
+works in the box of each rule, here that of all rows; behind a quarter of a width
+outside of it rows count as just outside. `squashed` takes logarithms of both tails
+instead, `agreed` is ``AFCL(scale="robust")``.
 
 ``mixed`` and ``skewed`` are the tables of benchmarks/mixed.py instead, where the rules
-are for the columns of numbers.
+are for the columns of numbers (not `agreed`).
 
 Prints, for every kind and rule, how often k is right and the mean ARI.
 """
@@ -40,11 +42,15 @@ SITES = 5
 SMALLEST = 5
 #: Part of the rows that are far off, and how many ranges away they are.
 FAR_ROWS, AWAY = 0.01, (5.0, 50.0)
+#: Columns of noise.
+NOISE = 2
 #: A log-normal column is the exponent of so many standard deviations.
 SKEW = 1.0
 
 #: The rule that bends columns rather than boxing them.
 SQUASHED = "squashed"
+#: The product's own: no rows are pooled.
+AGREED = "agreed"
 
 #: The lower and upper end of the box of every column.
 Ends = tuple[Floats, Floats]
@@ -76,6 +82,19 @@ def fences(times: float) -> Callable[[Floats], Ends]:
     return ends
 
 
+def within_extremes(share: float, beyond: float) -> Callable[[Floats], Ends]:
+    """Return a rule: between quantiles and part of that beyond, where values are."""
+
+    def ends(X: Floats) -> Ends:
+        low, high = np.quantile(X, [share, 1 - share], axis=0)
+        more = beyond * (high - low)
+        return np.maximum(low - more, X.min(axis=0)), np.minimum(
+            high + more, X.max(axis=0)
+        )
+
+    return ends
+
+
 def inner_fences(X: Floats) -> Ends:
     """Fences, but no farther than the values reach."""
     (low, high), (least, most) = fences(1.5)(X), extremes(X)
@@ -91,6 +110,10 @@ RULES: dict[str, Callable[[Floats], Ends]] = {
     "quartiles": fences(1.0),
     "fences": fences(1.5),
     "inner-fences": inner_fences,
+    "10-90+1/8": within_extremes(0.1, 1 / 8),
+    "10-90+1/4": within_extremes(0.1, 1 / 4),
+    "10-90+1/2": within_extremes(0.1, 1 / 2),
+    "5-95+1/4": within_extremes(0.05, 1 / 4),
 }
 
 
@@ -107,7 +130,9 @@ def drawn(kind: str, seed: int) -> tuple[Floats, Ints]:
     rng = np.random.default_rng([seed, 1])
     column = int(rng.integers(X.shape[1]))
     values = X[:, column]
-    if kind == "far":
+    if "noise" in kind:
+        X = np.hstack([X, rng.normal(size=(len(X), NOISE))])
+    if "far" in kind:
         rows = rng.choice(len(X), max(1, round(FAR_ROWS * len(X))), replace=False)
         away = rng.uniform(*AWAY, rows.size) * rng.choice([-1.0, 1.0], rows.size)
         X[rows, column] += away * np.ptp(values)
@@ -153,8 +178,13 @@ def measured(
         others = np.empty((len(y), 0))
     high = np.repeat([1.0, WIDTH], [numbers.shape[1], others.shape[1]])
     for rule in rules:
-        rows = np.hstack([boxed(numbers, rule), others])
-        model = AFCL(random_state=seed, scale=(np.zeros_like(high), high))
+        scale: Any = "robust"
+        if rule == AGREED:
+            rows = numbers
+        else:
+            rows = np.hstack([boxed(numbers, rule), others])
+            scale = np.zeros_like(high), high
+        model = AFCL(random_state=seed, scale=scale)
         labels = model.fit(rows, clients=owners).labels_
         right = model.n_clusters_ == int(y.max()) + 1
         found.append((right, adjusted_rand(y, labels)))
@@ -166,8 +196,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0-39", help="first-last")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--rules", default=",".join([*RULES, SQUASHED]))
-    parser.add_argument("--kinds", default="clean,far,long")
+    parser.add_argument("--rules", default=",".join([*RULES, SQUASHED, AGREED]))
+    parser.add_argument("--kinds", default="clean,far,long,noise,far-noise")
     options = parser.parse_args()
     first, last = (int(end) for end in options.seeds.split("-"))
     rules = options.rules.split(",")

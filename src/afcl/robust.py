@@ -21,9 +21,9 @@ from afcl.scale import Box, Ranges, Stretch, box_of_ends, is_flat, supported_box
 #: The name of this scale.
 ROBUST = "robust"
 #: What part of the rows lies below each quantile that is told.
-SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 #: The box is without so much of the rows at either end.
-TAIL = 0.05
+TAIL = 0.1
 #: No client counts for more than so many of middling size: nobody's rows are counted
 #: by others, and one of four that are wrong has half of the weight at most.
 MOST_WEIGHT = 3.0
@@ -37,7 +37,7 @@ def quantiles_of(X: Floats) -> Floats:
     Examples
     --------
     >>> quantiles_of(np.arange(101.0)[:, None]).ravel().tolist()
-    [5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0]
+    [10.0, 25.0, 50.0, 75.0, 90.0]
     """
     found = np.full((len(SHARES), X.shape[1]), np.nan)
     for place, column in enumerate(X.T):
@@ -60,7 +60,7 @@ def robust_box(ranges: Sequence[Ranges]) -> tuple[Box, list[Stretch]]:
     >>> told = Ranges(101, 1, X.min(axis=0), X.max(axis=0), quantiles_of(X))
     >>> box, _ = robust_box([told])
     >>> box.low.round(6), box.span.round(6)
-    (array([5.]), array([90.]))
+    (array([10.]), array([80.]))
     """
     told = np.array([each.quantiles for each in ranges], dtype=np.float64)
     _, found = supported_box(told[:, 0], told[:, -1])

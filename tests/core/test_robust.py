@@ -31,7 +31,7 @@ def evenly(low, high, n=201):
 
 
 def test_the_box_by_hand():
-    """Of 0 ... 100 and a wild value: from the 5 % quantile to the 95 % quantile.
+    """Of 0 ... 100 and a wild value: from the 10 % to the 90 % quantile.
 
     101 values at 0, 1, ..., 100: the quantile of a share s is 100 s.
     """

@@ -241,8 +241,8 @@ def _filling(column: ColumnSample, extreme: Floats, rest: Floats) -> Suspicion:
     text = (
         f"{column.name!r} has {values}{_at(where)}, and else {as_typed(rest[0])} to "
         f"{as_typed(rest[-1])}: {'they fill' if many else 'it fills'} the range and "
-        f"all other rows look alike; correct {'them' if many else 'it'}, or leave the "
-        f"{'rows' if many else 'row'} out"
+        f"all other rows look alike; correct {'them' if many else 'it'}, leave the "
+        f"{'rows' if many else 'row'} out, or use --scale robust"
     )
     return Suspicion(where, column.name, EXTREME, text)
 
