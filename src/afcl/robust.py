@@ -3,9 +3,10 @@
 
 Every client tells a few quantiles of each column beside its extremes. Between them its
 distribution is taken as straight; the clients' distributions, weighted by their rows,
-are mixed, and the box reaches from one quantile of the mixture to another. It has walls
-(see :mod:`afcl.scale`): rows a quarter of a width outside it and more count as just
-outside. See docs/decisions/0036-robust-scale.md.
+are mixed. The box reaches from one quantile of the mixture to another and somewhat
+beyond, but no farther than values do: without far values it is about that of the
+extremes. It has walls (see :mod:`afcl.scale`): rows a quarter of a width outside it and
+more count as just outside. See docs/decisions/0036-robust-scale.md.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from afcl.scale import Box, Ranges, Stretch, box_of_ends, is_flat, supported_box
 #: The name of this scale.
 ROBUST = "robust"
 #: What part of the rows lies below each quantile that is told.
-SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
-#: The box is without so much of the rows at either end.
-TAIL = 0.1
+SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+#: Far values are looked for among so much of the rows at either end:
+TAIL = 0.05
+#: beyond this part of what lies between.
+BEYOND = 0.25
 #: No client counts for more than so many of middling size: nobody's rows are counted
 #: by others, and one of four that are wrong has half of the weight at most.
 MOST_WEIGHT = 3.0
@@ -37,7 +40,7 @@ def quantiles_of(X: Floats) -> Floats:
     Examples
     --------
     >>> quantiles_of(np.arange(101.0)[:, None]).ravel().tolist()
-    [10.0, 25.0, 50.0, 75.0, 90.0]
+    [5.0, 25.0, 50.0, 75.0, 95.0]
     """
     found = np.full((len(SHARES), X.shape[1]), np.nan)
     for place, column in enumerate(X.T):
@@ -59,8 +62,8 @@ def robust_box(ranges: Sequence[Ranges]) -> tuple[Box, list[Stretch]]:
     >>> X = np.append(np.arange(100.0), 1e6)[:, None]
     >>> told = Ranges(101, 1, X.min(axis=0), X.max(axis=0), quantiles_of(X))
     >>> box, _ = robust_box([told])
-    >>> box.low.round(6), box.span.round(6)
-    (array([10.]), array([80.]))
+    >>> box.low, box.span.round(6)
+    (array([0.]), array([117.5]))
     """
     told = np.array([each.quantiles for each in ranges], dtype=np.float64)
     _, found = supported_box(told[:, 0], told[:, -1])
@@ -71,13 +74,13 @@ def robust_box(ranges: Sequence[Ranges]) -> tuple[Box, list[Stretch]]:
         weights[list(stretch.clients), stretch.column] = 0.0
     low = mixed_quantile(told, weights, TAIL)
     high = mixed_quantile(told, weights, 1 - TAIL)
-    flat = is_flat(low, high - low)
-    if flat.any():
-        lows = np.array([each.low for each in ranges])
-        whole, _ = supported_box(lows, np.array([each.high for each in ranges]))
-        low = np.where(flat, whole.low, low)
-        high = np.where(flat, whole.low + whole.span, high)
-    return replace(box_of_ends(low, high), walls=True), found
+    counts = weights > 0
+    least = np.where(counts, [each.low for each in ranges], np.inf).min(axis=0)
+    most = np.where(counts, [each.high for each in ranges], -np.inf).max(axis=0)
+    with np.errstate(over="ignore"):
+        beyond = np.where(is_flat(low, high - low), np.inf, BEYOND * (high - low))
+        ends = np.maximum(low - beyond, least), np.minimum(high + beyond, most)
+    return replace(box_of_ends(*ends), walls=True), found
 
 
 def _weights(ranges: Sequence[Ranges]) -> Floats:
