@@ -63,8 +63,12 @@ def has_texts(table: Any) -> bool:
     A few cells that are none make no column of texts: they are refused as odd numbers.
     Levels that have an order are none, whatever they are.
     """
-    held = hasattr(table, "columns") and not getattr(table, "streamed", False)
-    return held and bool(_text_columns(table) or _own_orders(table))
+    return is_frame(table) and bool(_text_columns(table) or _own_orders(table))
+
+
+def is_frame(table: Any) -> bool:
+    """Whether a table is a data frame in memory."""
+    return hasattr(table, "columns") and not getattr(table, "streamed", False)
 
 
 def embedding_of(
@@ -147,8 +151,9 @@ def _own_orders(frame: Any) -> dict[str, list[str]]:
     """Return the levels of the ordered categoricals of a pandas frame."""
     found = {}
     for column in frame.columns:
-        kind = frame[column].dtype
-        if getattr(kind, "ordered", False):
+        # A name that occurs twice stands for a frame, which has no kind.
+        kind = getattr(frame[column], "dtype", None)
+        if kind is not None and getattr(kind, "ordered", False):
             found[str(column)] = [str(level) for level in kind.categories]
     return found
 

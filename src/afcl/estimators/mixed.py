@@ -11,7 +11,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.data.features import Embedding
-from afcl.data.mixed import embedding_of, has_texts
+from afcl.data.mixed import embedding_of, has_texts, is_frame
 from afcl.data.spelling import name_key
 from afcl.exceptions import ColumnWarning, InputError
 
@@ -58,9 +58,9 @@ def embed(
     """Return how these frames become tables; None: they are numbers as they are."""
     if not ordinal and not any(has_texts(table) for table in tables):
         return None
-    if not all(hasattr(table, "columns") for table in tables):
+    if not all(map(is_frame, tables)):
         why = "some tables have texts and some are bare arrays"
-        why = "ordinal= names columns, and arrays have none" if ordinal else why
+        why = "ordinal= names columns of data frames" if ordinal else why
         raise InputError(f"{why}: pass frames only")
     first = set(tables[0].columns)
     for number, table in enumerate(tables, 1):
