@@ -254,9 +254,12 @@ def _check_keys(
 
 def _enter(out: Path, asked: Membership, insecure: bool) -> bool:
     """Keep what the site asks for in its folder; False if it has its result."""
+    from afcl.data.spelling import by_column
     from afcl.runtime.live.membership import DONE, keep_membership
 
-    for note in asked.open().notes:
+    opened = asked.open()
+    asked = replace(asked, units=by_column("--unit", asked.units, opened.columns))
+    for note in opened.notes:
         print(f"note: {note}", file=sys.stderr)
     member = _come_back(out, asked)
     if member.state == DONE:

@@ -23,6 +23,7 @@ from afcl.cli.settings import (
     Insecure,
     Seed,
     bounds,
+    scale_of,
     settings,
 )
 from afcl.cli.standing import (
@@ -216,6 +217,7 @@ def _new_plan(
             f"{folder} holds a run already: go on with 'afcl serve --resume {folder}', "
             "or choose another folder"
         )
+    scale_of(chosen["scale"], ranges or chosen["ranges"], live=True)
     method, options, level = chosen_method(chosen)
     options, reason = at_default_level(method, options, min_clients, live=True)
     parameters = {**chosen, "privacy": level}

@@ -63,12 +63,14 @@ class Terms:
 class AskRanges:
     """Step 0: how many rows and features, and (if `extremes`) the column extremes.
 
-    With `group` above 1 they are those of the means of groups of so many rows.
+    With `group` above 1 they are those of the means of groups of so many rows. With
+    `quantiles` a few of these are asked for as well, always the same ones.
     """
 
     run: str
     extremes: bool
     group: int = 1
+    quantiles: bool | None = None
 
 
 @payload

@@ -3,22 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from afcl.data.cells import NotNumbers, OddCell
-from afcl.data.errors import fail, listed
+from afcl.data.errors import fail
 from afcl.data.features import Embedding, Feature, Texts, agree
 from afcl.data.sources import SiteFiles, texts_at
-
-
-def check_declared(option: str, names: Iterable[str], columns: Sequence[str]) -> None:
-    """Refuse what is declared of a column that is not in use."""
-    unknown = [name for name in names if name not in columns]
-    if unknown:
-        raise fail(
-            f"{option} names {unknown[0]!r}, which is no column in use; these are "
-            f"{listed(columns)}"
-        )
 
 
 def categories_in(
@@ -26,6 +16,7 @@ def categories_in(
     columns: tuple[str, ...],
     odd: Sequence[OddCell],
     declared: Mapping[str, tuple[str, ...]],
+    ordinal: Mapping[str, Feature],
     dates: Sequence[str],
     least: int,
 ) -> tuple[Embedding, list[str]]:
@@ -44,6 +35,8 @@ def categories_in(
     declared : mapping from str to tuple of str
         Those that are categories whatever they look like, and their levels; none: what
         is found.
+    ordinal : mapping from str to Feature
+        Those whose levels have an order.
     dates : sequence of str
         Those that are dates.
     least : int
@@ -59,7 +52,9 @@ def categories_in(
     known = {cell.column: cell for cell in odd}
     features, notes, slips, kept = [], [], [], []
     for column in columns:
-        if (column in known or column in declared) and column not in dates:
+        if column in ordinal:
+            features.append(ordinal[column])
+        elif (column in known or column in declared) and column not in dates:
             found = [texts_at(site, column) for site in sites]
             if column not in declared and any(texts.mixed for texts in found):
                 slips.append(known[column])

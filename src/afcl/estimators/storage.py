@@ -247,8 +247,8 @@ def _embedding(known: dict[str, Any] | None) -> Embedding | None:
     """Return it again; older files and those of numbers have none."""
     if known is None:
         return None
-    features = [Feature(f["name"], tuple(f["levels"])) for f in known["features"]]
-    return Embedding(tuple(known["columns"]), tuple(features))
+    features = tuple(map(Feature.of, known["features"]))
+    return Embedding(tuple(known["columns"]), features)
 
 
 def _trust(known: dict[str, Any] | None) -> Trust | None:

@@ -136,6 +136,8 @@ class RunFolder:
         How far that can be believed; None where the method does not say.
     sites, rounds, note, suspicions, parameters, versions
         As in ``result.json``; of suspicions the texts.
+    orders
+        Levels of the columns whose centres are mean ranks of these.
     low, span
         The agreed scale.
     history
@@ -164,6 +166,7 @@ class RunFolder:
     answers: tuple[AnswerSummary, ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    orders: dict[str, tuple[str, ...]] = field(default_factory=dict)
     low: Floats | None = None
     span: Floats | None = None
     history: RunHistory = field(default_factory=RunHistory)
@@ -337,6 +340,11 @@ def _finished(
             "answers": answers_of(result.get("history") or ()),
             "suspicions": tuple(str(s["text"]) for s in result.get("suspicions") or ()),
             "versions": dict(result.get("versions") or {}),
+            "orders": {
+                str(each["name"]): tuple(map(str, each["levels"]))
+                for each in result.get("features") or ()
+                if each.get("ordered")
+            },
             "low": _array(scale.get("low"), history.low),
             "span": _array(scale.get("span"), history.span),
         }
