@@ -16,11 +16,11 @@ from typing import Generic, TypeAlias, TypeVar, cast
 import numpy as np
 
 from afcl._typing import Bools
-from afcl.data.categories import categories_in, check_declared
+from afcl.data.categories import categories_in, check_declared, own_categories
 from afcl.data.cells import NotNumbers, OddCell, described
 from afcl.data.columns import Asked, common_columns, matched
 from afcl.data.dialect import UNKNOWN, Dialect
-from afcl.data.errors import EXCEL, PARQUET, ending, fail
+from afcl.data.errors import EXCEL, PARQUET, ending, fail, listed
 from afcl.data.features import Embedding, Feature
 from afcl.data.names import AnyPath, site_names
 from afcl.data.parquet import can_stream_parquet, parquet_names, parquet_rows
@@ -174,7 +174,7 @@ def open_sites(
     dates: Sequence[str] = (),
     least: int = 1,
     embedding: Embedding | None = None,
-    with_texts: bool = True,
+    meeting: bool = False,
 ) -> Sites[SiteTable]:
     """Read the sites as :func:`~afcl.data.read_sites` does, or make them ready to.
 
@@ -191,8 +191,9 @@ def open_sites(
         are larger than 1 GiB: Parquet by the numbers in it, text by its length.
     whole : str
         What needs all rows in memory, if something does.
-    with_texts : bool
-        Whether texts may be categories; otherwise they are refused.
+    meeting : bool
+        Whether the other sites are elsewhere, so that what the levels of categories are
+        is settled later: tables have the places of a site's own levels.
     """
     if missing not in ("error", "drop", *KEEPING):
         raise fail(
@@ -223,14 +224,19 @@ def open_sites(
         )
 
     def settle(odd: Sequence[OddCell]) -> Embedding:
-        if not (with_texts or numeric_only):
-            raise NotNumbers(odd)
+        given = (declared, dates, least)
         if numeric_only:
             left, said = _without([c for c in odd if c.column not in dates], common)
             settled = Embedding(left, (), tuple(dates))
+        elif meeting:
+            settled, said = own_categories(sites[0], common, odd, *given)
         else:
-            given = (declared, dates, least)
             settled, said = categories_in(sites, common, odd, *given)
+        if settled.features and meeting and stream:
+            raise fail(
+                f"categories ({listed([each.name for each in settled.features])}) need "
+                "all rows in memory: --no-stream, or leave them out (--numeric-only)"
+            )
         notes.extend(said)
         return settled
 

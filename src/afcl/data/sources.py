@@ -18,7 +18,7 @@ from afcl.data.cells import OddCell, days, matrix, numbers, odd_cell, texts
 from afcl.data.decimals import looks_like_a_number
 from afcl.data.dialect import Dialect
 from afcl.data.errors import drop_option, fail, listed, rows_in_words
-from afcl.data.features import Embedding, Texts, indicators, texts_of
+from afcl.data.features import Embedding, Feature, Texts, indicators, places_of, texts_of
 from afcl.data.files import DataFile, no_rows, open_file, read_frames
 from afcl.data.places import files_at
 from afcl.gaps import KEEPING, has_gaps
@@ -170,15 +170,26 @@ class SiteReader:
             return self._numbers(frame, file, seen)
         parts = []
         for column in self._embedding.columns:
-            width = len(known[column].levels) if column in known else 1
             if column not in frame.columns:
+                width = self._width(known.get(column))
                 parts.append(np.full((frame.height, width), np.nan))
             elif column in known:
                 cells = texts(frame[column], file.written)
-                parts.append(indicators(cells, known[column]))
+                parts.append(self._of_levels(cells, known[column]))
             else:
                 parts.append(self._numbers(frame.select(column), file, seen))
         return np.concatenate(parts, axis=1)
+
+    def _width(self, feature: Feature | None) -> int:
+        """Return how many columns of the table a column of the files becomes."""
+        if feature is None or self._embedding.coded:
+            return 1
+        return len(feature.levels)
+
+    def _of_levels(self, cells: list[str | None], feature: Feature) -> Floats:
+        if self._embedding.coded:
+            return places_of(cells, feature)[:, None]
+        return indicators(cells, feature)
 
     def _numbers(self, frame: pl.DataFrame, file: DataFile, seen: int) -> Floats:
         given = frame, file.path, seen, file.written, self._embedding.dates
@@ -224,7 +235,7 @@ class SiteReader:
         gaps, place = {}, 0
         for column in self._embedding.columns:
             gaps[column] = int(self._holes[place])
-            place += len(known[column].levels) if column in known else 1
+            place += self._width(known.get(column))
         return gaps
 
     def notes(self) -> list[str]:

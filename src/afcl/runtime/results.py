@@ -237,9 +237,7 @@ def embedding_of(result: Mapping[str, Any]) -> Embedding | None:
     dates = tuple(result.get("dates", ()))
     if not (features or dates):
         return None
-    of = {column: each.name for each in features for column in each.columns}
-    columns = dict.fromkeys(of.get(name, name) for name in result["columns"])
-    return Embedding(tuple(columns), features, dates)
+    return Embedding.of_names(result["columns"], features, dates)
 
 
 def tree_of(clustering: Clustering) -> dict[str, Any] | None:
