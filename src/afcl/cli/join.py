@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afcl.cli.settings import EngineName, Insecure, Stream
+from afcl.cli.settings import MISSING, EngineName, Insecure, Stream
 from afcl.cli.tables import (
+    Category,
     Columns,
+    Date,
     Decimal,
     Drop,
     Encoding,
@@ -21,6 +23,7 @@ from afcl.cli.tables import (
     Null,
     NumericOnly,
     Separator,
+    categories,
     items,
 )
 from afcl.exceptions import InputError
@@ -111,6 +114,14 @@ Members = Annotated[
         metavar="FILE",
     ),
 ]
+NamesKey = Annotated[
+    Path | None,
+    typer.Option(
+        help="A secret that the sites share and the coordinator does not have (a file "
+        "of any bytes): names of levels of categories travel as hashes under it.",
+        metavar="FILE",
+    ),
+]
 Port = Annotated[
     int | None,
     typer.Option(help="Port for the engine on this machine (a free one)."),
@@ -141,9 +152,10 @@ def join(
     drop: Drop = [],
     numeric_only: NumericOnly = None,
     id: IdColumn = None,
-    missing: Annotated[
-        str, typer.Option(help="Missing values: error or drop.")
-    ] = "error",
+    missing: Annotated[str, typer.Option(help=MISSING)] = "error",
+    category: Category = [],
+    date: Date = [],
+    names_key: NamesKey = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -185,6 +197,9 @@ def join(
         drop=items("--drop", drop),
         missing=missing,
         numeric_only=bool(numeric_only),
+        categories=categories(items("--category", category)),
+        date=items("--date", date),
+        names_key=_names_key(names_key),
         separator=separator,
         decimal=decimal,
         encoding=encoding,
@@ -214,6 +229,14 @@ def join(
 
 def _resolved(path: Path | None) -> str:
     return "" if path is None else str(path.resolve())
+
+
+def _names_key(path: Path | None) -> str:
+    from afcl.runtime.live.level_names import names_key
+
+    resolved = _resolved(path)
+    names_key(resolved, "")
+    return resolved
 
 
 def _check_keys(
@@ -289,6 +312,7 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         steps=before.steps,
         summed=before.summed,
         met=before.met,
+        notes=before.notes,
         state=before.state,
         reason=before.reason,
     )
@@ -331,7 +355,7 @@ def _watch(out: Path, node: Node) -> None:
     from afcl.runtime.live.membership import DONE, REFUSED, open_membership
     from afcl.runtime.live.trouble import read_trouble
 
-    state, known, met = "", read_trouble(out), 0
+    state, known, met, noted = "", read_trouble(out), 0, 0
     while state != DONE:
         member, trouble = open_membership(out), read_trouble(out)
         if trouble != known:
@@ -343,6 +367,9 @@ def _watch(out: Path, node: Node) -> None:
         for mark in member.met[met:]:
             typer.echo(f"{member.name}: summed with the members {mark}")
         met = len(member.met)
+        for note in member.notes[noted:]:
+            print(f"note: {note}", file=sys.stderr)
+        noted = len(member.notes)
         if state == REFUSED:
             write_at_the_end(out)
             raise InputError(f"{member.name} was refused: {member.reason}")

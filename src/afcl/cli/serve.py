@@ -25,6 +25,7 @@ from afcl.cli.settings import (
     bounds,
     settings,
 )
+from afcl.cli.tables import Category, categories
 from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
@@ -105,6 +106,7 @@ def serve(
     columns: Annotated[
         list[str], typer.Option(help="Use exactly these columns; repeat.")
     ] = [],
+    category: Category = [],
     patience: Patience = 600.0,
     linger: Linger = 0.0,
     max_rows: MaxRows = None,
@@ -145,6 +147,7 @@ def serve(
             "granularity": granularity,
             "seed": seed,
             "columns": tuple(columns),
+            "category": tuple(category),
         }
         chosen = settings(config, flags)
         waits = (patience, linger)
@@ -213,6 +216,7 @@ def _new_plan(
         patience,
         linger,
         parameters=parameters,
+        categories=categories(chosen["category"]),
     )
     if max_rows is not None:
         plan = replace(plan, max_rows=max_rows)

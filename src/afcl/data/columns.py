@@ -66,11 +66,18 @@ def matched(
         called = [_called(file, names) for file in site.files]
         notes += [note for file in called for note in _said(file)]
         found.append(replace(site, files=tuple(called)))
-    dropped = tuple(names.get(_key(name), name) for name in asked.drop)
+    dropped = tuple(names.get(name_key(name), name) for name in asked.drop)
     return found, replace(asked, drop=dropped), notes
 
 
-def _key(name: str) -> str:
+def name_key(name: str) -> str:
+    """Return what is the same for all spellings of a column.
+
+    Examples
+    --------
+    >>> name_key("Blood Pressure") == name_key("bloodpressure ")
+    True
+    """
     return "".join(name.split()).casefold()
 
 
@@ -78,16 +85,16 @@ def _one_name_each(files: Sequence[DataFile], wanted: Sequence[str]) -> dict[str
     """Return the name that all spellings of a column go by, but for ambiguous ones."""
     unclear: set[str] = set()
     for spellings in (dict.fromkeys(wanted), *(file.columns for file in files)):
-        keys = [_key(name) for name in spellings]
+        keys = [name_key(name) for name in spellings]
         unclear.update(key for key in keys if keys.count(key) > 1)
     names: dict[str, str] = {}
     for name in (*wanted, *(name for file in files for name in file.columns)):
-        names.setdefault(_key(name), name)
+        names.setdefault(name_key(name), name)
     return {key: name for key, name in names.items() if key not in unclear}
 
 
 def _called(file: DataFile, names: dict[str, str]) -> DataFile:
-    columns = tuple(names.get(_key(name), name) for name in file.columns)
+    columns = tuple(names.get(name_key(name), name) for name in file.columns)
     pairs = zip(columns, file.columns, strict=True)
     own = {name: spelt for name, spelt in pairs if name != spelt}
     return replace(file, columns=columns, own=own)

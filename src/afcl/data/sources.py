@@ -18,7 +18,14 @@ from afcl.data.cells import OddCell, days, matrix, numbers, odd_cell, texts
 from afcl.data.decimals import looks_like_a_number
 from afcl.data.dialect import Dialect
 from afcl.data.errors import drop_option, fail, listed, rows_in_words
-from afcl.data.features import Embedding, Feature, Texts, indicators, places_of, texts_of
+from afcl.data.features import (
+    Embedding,
+    Feature,
+    Texts,
+    indicators,
+    places_of,
+    texts_of,
+)
 from afcl.data.files import DataFile, no_rows, open_file, read_frames
 from afcl.data.places import files_at
 from afcl.gaps import KEEPING, has_gaps

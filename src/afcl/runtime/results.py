@@ -230,6 +230,12 @@ def describe_simulated(
 
 def embedding_of(result: Mapping[str, Any]) -> Embedding | None:
     """Return how files became tables of numbers; None: they were all numbers."""
+    unknown = [f["name"] for f in result.get("features", ()) if f.get("hashed")]
+    if unknown:
+        raise InputError(
+            f"the levels of {unknown[0]!r} are known to the sites alone: take the "
+            "result of one of them"
+        )
     features = tuple(
         Feature(each["name"], tuple(each["levels"]))
         for each in result.get("features", ())

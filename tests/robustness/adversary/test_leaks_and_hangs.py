@@ -31,7 +31,7 @@ from afcl.runtime.codec import FORMAT, HEADER_LIMIT, VALUE_LIMIT, decode, encode
 from afcl.runtime.journal import Entry, Journal
 from afcl.runtime.live.announcement import LONGEST, MOST_COLUMNS, Announcement, check
 from afcl.runtime.live.facts import read_facts
-from afcl.runtime.live.member import LABELED, LEDGER, MEMORY, SECRET, answer
+from afcl.runtime.live.member import LEDGER, SECRET, answer
 from afcl.runtime.live.membership import (
     DONE,
     REFUSED,
@@ -41,6 +41,7 @@ from afcl.runtime.live.membership import (
     open_membership,
 )
 from afcl.runtime.live.server import PLAN, RunPlan, serve_run
+from afcl.runtime.live.take_home import LABELED, MEMORY
 from afcl.runtime.live.trouble import (
     KEPT_HERE,
     TROUBLE,
