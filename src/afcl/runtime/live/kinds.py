@@ -87,35 +87,32 @@ def settled_levels(
     columns: Sequence[str],
     sites: Sequence[Announcement],
     is_category: Collection[str],
-) -> tuple[tuple[str, ...], tuple[Category, ...], list[str]]:
+) -> tuple[tuple[Category, ...], dict[str, str]]:
     """Settle the levels of every category.
 
     Returns
     -------
-    columns : tuple of str
-        Without categories that tell no rows apart.
     categories : tuple of Category
-    notes : list of str
-        What was left out and why.
+    useless : dict from str to str
+        Notes on columns that tell no rows apart.
     """
     declared = {each.name: each for each in request.categories if each.levels}
-    kept, categories, notes = [], [], []
-    for column in columns:
-        if column in is_category:
-            found = declared.get(column) or _union(column, sites)
-            reason = _useless(found, request.private)
-            if reason:
-                notes.append(f"column {column!r} left out: {reason}")
-                continue
+    categories, useless = [], {}
+    for column in (each for each in columns if each in is_category):
+        found = declared.get(column) or _union(column, sites)
+        reason = _useless(found, request.private)
+        if reason:
+            useless[column] = f"column {column!r} left out: {reason}"
+        else:
             categories.append(found)
-        kept.append(column)
-    if columns and not kept:
-        raise InputError(f"no column is left: {'; '.join(notes)}")
-    names = Embedding(tuple(kept), features_of(categories)).names
+    if len(useless) == len(columns):
+        raise InputError(f"no column is left: {'; '.join(useless.values())}")
+    kept = tuple(column for column in columns if column not in useless)
+    names = Embedding(kept, features_of(categories)).names
     twice = [name for name, n in Counter(names).items() if n > 1]
     if twice:
         raise InputError(f"two columns would be called {quoted(twice)}: rename one")
-    return tuple(kept), tuple(categories), notes
+    return tuple(categories), useless
 
 
 def _union(column: str, sites: Sequence[Announcement]) -> Category:

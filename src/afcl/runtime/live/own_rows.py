@@ -179,7 +179,9 @@ class OwnRows:
         """Return the rows in the agreed columns, or refuse terms that do not fit."""
         agreed = terms.categories or ()
         embedding = Embedding.of_names(terms.columns, features_of(agreed))
-        if embedding.names != terms.columns or (self.features and not terms.columns):
+        there = all(each.name in embedding.columns for each in agreed)
+        nothing = bool(self.features) and not terms.columns
+        if embedding.names != terms.columns or not there or nothing:
             raise RejectedMessage("the agreed columns are not those of the categories")
         new = called(self.source.columns, embedding.columns)
         own = {name: column for column, name in new.items()}
@@ -193,8 +195,7 @@ class OwnRows:
             raise RejectedMessage(f"categories here, and no numbers: {quoted(texts)}")
         held = set(self.held)
         lacking = tuple(c for c in embedding.columns if own.get(c) not in held)
-        there = all(column in own for column in embedding.columns)
-        if not agreed and there:
+        if not agreed and all(column in own for column in embedding.columns):
             return InTerms(self.source.rows, tuple(new.values()), lacking)
         if not isinstance(self.source, Table):
             raise RejectedMessage(IN_MEMORY)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from afcl.core.terms import Category
 from afcl.runtime.agreement import (
     AgreementRequest,
     listed,
@@ -101,14 +102,14 @@ def settle(
     notes = [] if request.columns else spellings(sites, columns)
     kinds = categories_among(columns, sites, _declared(request))
     fitting = _sift(sites, refusals, lambda site: other_kind(site, columns, kinds))
-    fitting = _alike(columns, fitting, refusals, request.private)
+    fitting, categories, left_out = _fitting(request, columns, kinds, fitting, refusals)
     if sites and columns and not fitting:
         notes.append(f"no site has all of {quoted(columns)}: name the columns to use")
     if not fitting:
         return None, refusals, notes
     notes += [note for site in fitting for note in respellings[site.name]]
-    columns, categories, own = settled_levels(request, columns, fitting, kinds)
-    notes += own
+    notes += left_out.values()
+    columns = tuple(column for column in columns if column not in left_out)
     agreement, own = agree_on(request, columns, categories, fitting)
     notes += own
     notes += constant_columns(agreement)
@@ -169,6 +170,28 @@ def _named(request: AgreementRequest) -> tuple[str, ...]:
     bounded = request.scale if isinstance(request.scale, Mapping) else ()
     given = (*(request.columns or ()), *bounded, *_declared(request))
     return tuple(dict.fromkeys(given))
+
+
+def _fitting(
+    request: AgreementRequest,
+    columns: tuple[str, ...],
+    kinds: frozenset[str],
+    sites: Sequence[Announcement],
+    refusals: dict[str, str],
+) -> tuple[list[Announcement], tuple[Category, ...], dict[str, str]]:
+    """Return the sites that fit, their categories, and notes on columns left out.
+
+    Without a column somebody may have too little: all is asked again.
+    """
+    fitting = _alike(columns, sites, refusals, request.private)
+    if not fitting:
+        return [], (), {}
+    categories, useless = settled_levels(request, columns, fitting, kinds)
+    if not useless:
+        return fitting, categories, {}
+    left = tuple(column for column in columns if column not in useless)
+    fitting, categories, more = _fitting(request, left, kinds, fitting, refusals)
+    return fitting, categories, useless | more
 
 
 def _alike(
