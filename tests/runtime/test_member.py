@@ -523,6 +523,11 @@ def test_names_are_hashed_if_either_side_wants_it(sites, mixed, own, asked):
     assert (said.names_key == "run") == ("names_key" not in own)
 
 
+def test_names_travel_in_known_ways_only(sites, mixed):
+    with pytest.raises(RejectedMessage, match="as one of clear, hashed, declared"):
+        ask(sites.join("run", data=mixed), AskAnnouncement("run", True, names="all"))
+
+
 def test_with_noise_rows_do_not_tell_levels(sites, mixed):
     folder = sites.join("run", data=mixed, privacy="dp(1)")
     said = ask(folder, AskAnnouncement("run", False))

@@ -14,8 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from afcl.core.messages import refuse_unless
 from afcl.core.terms import (
     CLEAR,
+    NAMES,
     Aside,
     AskAnnouncement,
     AskHello,
@@ -148,6 +150,8 @@ def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
     Nothing of the rows is read for it.
     """
     if isinstance(asked, AskAnnouncement):
+        ways = ", ".join(NAMES)
+        refuse_unless(asked.names in NAMES, f"names of levels travel as one of {ways}")
         wanted = f"extremes: {asked.extremes}, groups of {asked.group}"
         if asked.categories or asked.names != CLEAR:
             kinds = encode((asked.names, asked.categories))
