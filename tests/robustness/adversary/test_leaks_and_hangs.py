@@ -149,7 +149,7 @@ def test_an_odd_request_meets_a_number_of_the_rows(tmp_path, monkeypatch):
     def fail(*_):
         raise ValueError("cannot take 1234.5")
 
-    monkeypatch.setattr("afcl.runtime.live.member._announcement", fail)
+    monkeypatch.setattr("afcl.runtime.live.member.introduction", fail)
     _, why = answer_or_reason(folder, encode(AskAnnouncement("run", True)))
     assert why == KEPT_HERE
     assert "1234.5" in read_trouble(folder)
