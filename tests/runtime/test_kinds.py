@@ -179,18 +179,18 @@ def test_hashes_under_another_key_cannot_be_compared():
 def test_a_hash_depends_on_key_column_and_level_but_not_on_spelling(tmp_path):
     file = tmp_path / "names.key"
     file.write_bytes(b"secret\n")
-    key = names_key(str(file), "run")
+    key = names_key(str(file))
     assert key == b"secret\n"
     texts = [("male", "sex"), ("female", "sex"), ("male", "kind")]
-    made = {hashed(*each, k) for each in texts for k in (key, names_key("", "run"))}
+    made = {hashed(*each, k) for each in texts for k in (key, names_key(""))}
     assert len(made) == 6
     assert hashed(" MALE", "Sex ", key) == hashed("male", "sex", key)
-    assert mark_of("", key, "run") == "run"
+    assert mark_of("", key, "run") == "public"
     assert mark_of(str(file), key, "run") != mark_of(str(file), key, "other")
     file.write_bytes(b"")
     for path, why in ((file, "is empty"), (tmp_path / "no", "cannot be read")):
         with pytest.raises(InputError, match=why):
-            names_key(str(path), "run")
+            names_key(str(path))
     assert strictest("clear", "declared", "hashed") == "declared"
 
 

@@ -518,9 +518,9 @@ def test_names_are_hashed_if_either_side_wants_it(sites, mixed, own, asked):
     (colour,) = said.categories
     assert colour.hashed
     assert all(re.fullmatch("#[0-9a-f]{8}", level) for level in colour.levels)
-    key = b"secret" if own.get("names_key") else b"run run"
+    key = b"secret" if own.get("names_key") else b"public"
     assert set(colour.levels) == {hashed(c, "colour", key) for c in ("red", "blue")}
-    assert (said.names_key == "run") == ("names_key" not in own)
+    assert (said.names_key == "public") == ("names_key" not in own)
 
 
 def test_names_travel_in_known_ways_only(sites, mixed):

@@ -235,7 +235,7 @@ def _names_key(path: Path | None) -> str:
     from afcl.runtime.live.level_names import names_key
 
     resolved = _resolved(path)
-    names_key(resolved, "")
+    names_key(resolved)
     return resolved
 
 

@@ -59,7 +59,7 @@ def _with_levels(
     insists = parse_level(member.privacy)
     ways = [asked.names, HASHED if insists.secure or member.names_key else CLEAR]
     names = strictest(*ways, DECLARED if insists.private else CLEAR)
-    key = names_key(member.names_key, asked.run)
+    key = names_key(member.names_key)
     least = max(member.min_cell, asked.group, insists.group)
     categories = own.categories(asked.categories, least, names, key)
     kinds = {each.name for each in categories}

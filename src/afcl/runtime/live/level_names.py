@@ -2,8 +2,9 @@
 """What a level of a category is called where its name must not be read.
 
 A hash under a key that only the sites have tells the coordinator nothing but which of
-them mean the same. Without such a key it is made with the public name of the run: it
-keeps a name from being read, not from being guessed and checked.
+them mean the same. Without such a key it is made without any secret: it keeps a name
+from being read, not from being guessed and checked. It is the same in every run, so
+that a site says the same of the same rows again, and not something new.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ DIGITS = 8
 #: How a hash begins.
 HASH = "#"
 #: Stands for the key that is no secret.
-PUBLIC = "run"
+PUBLIC = "public"
 
 
 def strictest(*ways: str) -> str:
@@ -36,10 +37,10 @@ def strictest(*ways: str) -> str:
     return max(ways, key=NAMES.index)
 
 
-def names_key(path: str, run: str) -> bytes:
-    """Return what names are hashed with: the content of a file, or the run's name."""
+def names_key(path: str) -> bytes:
+    """Return what names are hashed with: the content of a file, or no secret at all."""
     if not path:
-        return f"{PUBLIC} {run}".encode()
+        return PUBLIC.encode()
     try:
         key = Path(path).read_bytes()
     except OSError as error:

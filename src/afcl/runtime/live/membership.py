@@ -46,7 +46,7 @@ class Membership:
         Its columns that are categories although they look like numbers (none: with the
         levels that are found; others: with these and no others), and those of dates.
     names_key
-        The file of what names of levels are hashed with (none: the run's name).
+        The file of what names of levels are hashed with (none: no secret).
     separator, decimal, encoding, null
         How text in it is written, as far as that is said.
     id

@@ -22,7 +22,7 @@ from afcl.runtime.site import settled
 
 def given_rows(member: Membership, own: OwnRows, terms: Terms) -> InTerms:
     """Return the rows as the terms want them, if the site goes along with that."""
-    given = own.in_terms(terms, names_key(member.names_key, terms.run))
+    given = own.in_terms(terms, names_key(member.names_key))
     if given.lacking and member.missing not in KEEPING:
         raise RejectedMessage(
             f"{member.name} lacks {quoted(given.lacking)}: join with --missing impute "

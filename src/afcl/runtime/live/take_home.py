@@ -77,7 +77,7 @@ def take_home(folder: Path, member: Membership, own: OwnRows, asked: Finish) -> 
 
 def _by_its_names(member: Membership, own: OwnRows, terms: Terms) -> dict[str, Any]:
     """Return columns and categories of the result, by names that the site knows."""
-    key = names_key(member.names_key, terms.run)
+    key = names_key(member.names_key)
     agreed = terms.categories or ()
     known = [
         Feature(plain(each.name), tuple(map(plain, own.names_of(each, key))))
