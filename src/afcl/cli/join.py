@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afcl.cli.settings import EngineName, Insecure, Stream
+from afcl.cli.settings import MISSING, EngineName, Insecure, Stream
 from afcl.cli.tables import (
+    Category,
     Columns,
+    Date,
     Decimal,
     Drop,
     Encoding,
@@ -21,6 +23,7 @@ from afcl.cli.tables import (
     Null,
     NumericOnly,
     Separator,
+    categories,
     items,
 )
 from afcl.exceptions import InputError
@@ -119,6 +122,14 @@ Stay = Annotated[
         "that are in the file then; --runs bounds how many.",
     ),
 ]
+NamesKey = Annotated[
+    Path | None,
+    typer.Option(
+        help="A secret that the sites share and the coordinator does not have (a file "
+        "of any bytes): names of levels of categories travel as hashes under it.",
+        metavar="FILE",
+    ),
+]
 Port = Annotated[
     int | None,
     typer.Option(help="Port for the engine on this machine (a free one)."),
@@ -149,9 +160,10 @@ def join(
     drop: Drop = [],
     numeric_only: NumericOnly = None,
     id: IdColumn = None,
-    missing: Annotated[
-        str, typer.Option(help="Missing values: error or drop.")
-    ] = "error",
+    missing: Annotated[str, typer.Option(help=MISSING)] = "error",
+    category: Category = [],
+    date: Date = [],
+    names_key: NamesKey = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -199,6 +211,9 @@ def join(
         drop=items("--drop", drop),
         missing=missing,
         numeric_only=bool(numeric_only),
+        categories=categories(items("--category", category)),
+        date=items("--date", date),
+        names_key=_names_key(names_key),
         separator=separator,
         decimal=decimal,
         encoding=encoding,
@@ -229,6 +244,14 @@ def join(
 
 def _resolved(path: Path | None) -> str:
     return "" if path is None else str(path.resolve())
+
+
+def _names_key(path: Path | None) -> str:
+    from afcl.runtime.live.level_names import names_key
+
+    resolved = _resolved(path)
+    names_key(resolved)
+    return resolved
 
 
 def _check_keys(
@@ -309,6 +332,7 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         met=before.met,
         begun=before.begun,
         answered=before.answered,
+        notes=before.notes,
         state=before.state,
         reason=before.reason,
     )
@@ -351,7 +375,7 @@ def _watch(out: Path, node: Node) -> None:
     from afcl.runtime.live.membership import DONE, REFUSED, open_membership
     from afcl.runtime.live.trouble import read_trouble
 
-    state, known, met, answered = "", read_trouble(out), 0, 0
+    state, known, met, noted, answered = "", read_trouble(out), 0, 0, 0
     while state != DONE:
         member, trouble = open_membership(out), read_trouble(out)
         if trouble != known:
@@ -367,6 +391,9 @@ def _watch(out: Path, node: Node) -> None:
         for mark in member.met[met:]:
             typer.echo(f"{member.name}: summed with the members {mark}")
         met = len(member.met)
+        for note in member.notes[noted:]:
+            print(f"note: {note}", file=sys.stderr)
+        noted = len(member.notes)
         if state == REFUSED:
             write_at_the_end(out)
             raise InputError(f"{member.name} was refused: {member.reason}")

@@ -35,6 +35,7 @@ from afcl.cli.standing import (
     Stands,
     standing_of,
 )
+from afcl.cli.tables import Category, categories
 from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
@@ -115,6 +116,7 @@ def serve(
     columns: Annotated[
         list[str], typer.Option(help="Use exactly these columns; repeat.")
     ] = [],
+    category: Category = [],
     patience: Patience = 600.0,
     linger: Linger = 0.0,
     max_rows: MaxRows = None,
@@ -160,6 +162,7 @@ def serve(
             "granularity": granularity,
             "seed": seed,
             "columns": tuple(columns),
+            "category": tuple(category),
         }
         chosen = settings(config, flags)
         waits = (patience, linger)
@@ -238,6 +241,7 @@ def _new_plan(
         patience,
         linger,
         parameters=parameters,
+        categories=categories(chosen["category"]),
     )
     if max_rows is not None:
         plan = replace(plan, max_rows=max_rows)

@@ -22,6 +22,12 @@ from afcl.texts import plain
 LONGEST_NAME = 200
 #: Longest options, as JSON: they are parsed at every site.
 LONGEST_OPTIONS = 1 << 16
+#: Most levels of a category.
+MOST_LEVELS = 1000
+#: How names of levels travel: as they are, as hashes, or only those that were declared
+#: and not found in rows; each reveals less than the one before.
+CLEAR, HASHED, DECLARED = "clear", "hashed", "declared"
+NAMES = (CLEAR, HASHED, DECLARED)
 
 
 def check_run(run: str) -> None:
@@ -34,10 +40,32 @@ def check_run(run: str) -> None:
 
 @payload
 @dataclass(frozen=True, slots=True)
+class Category:
+    """A column of kinds and the levels of it that count, in the order of their columns.
+
+    Reveals the names of levels, or if they are `hashed` what can be compared with them.
+    """
+
+    name: str
+    levels: tuple[str, ...] = ()
+    hashed: bool = False
+
+    def __post_init__(self) -> None:
+        refuse_unless(
+            len(self.levels) <= MOST_LEVELS
+            and all(len(text) <= LONGEST_NAME for text in (self.name, *self.levels)),
+            f"a category has at most {MOST_LEVELS} levels, named by at most "
+            f"{LONGEST_NAME} characters",
+        )
+
+
+@payload
+@dataclass(frozen=True, slots=True)
 class Terms:
     """The agreement: method and its options (JSON), root seed, box, rows in all.
 
     `columns` are the agreed ones by name and in order; none: all columns, as they are.
+    Those of `categories` are among them, one for every level (`colour=red`).
     """
 
     run: str
@@ -48,6 +76,7 @@ class Terms:
     box: Box
     n_rows: int
     columns: tuple[str, ...] = ()
+    categories: tuple[Category, ...] | None = None
 
     def __post_init__(self) -> None:
         check_run(self.run)
@@ -98,13 +127,17 @@ class AskAnnouncement:
     """Asks a site who it is, for its columns and (if `extremes`) their ranges.
 
     With `group` above 1 these are of the means of groups of so many rows. An enrolled
-    site signs the `challenge`, so that nobody else can answer for it.
+    site signs the `challenge`, so that nobody else can answer for it. `categories` are
+    categories for everybody, with levels or without; `names` says how the names of
+    other levels travel.
     """
 
     run: str
     extremes: bool
     group: int = 1
     challenge: str = ""
+    categories: tuple[Category, ...] = ()
+    names: str = CLEAR
 
     def __post_init__(self) -> None:
         check_run(self.run)
@@ -245,6 +278,18 @@ class News:
     def __post_init__(self) -> None:
         check_run(self.run)
         object.__setattr__(self, "name", plain(self.name))
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Answers the first contact of a site that takes no part: it has too few rows.
+
+    Reveals that fewer than a cell of its rows can be described. At the end it hears the
+    answer like everybody else.
+    """
+
+    run: str
 
 
 def _numbers(scores: Scores, indices: tuple[str, ...]) -> Floats:

@@ -123,15 +123,40 @@ class Embedding:
         The categories among them.
     dates : tuple of str
         The dates among them, which become numbers of days.
+    coded : bool
+        Whether a category stays one column, of the places of its levels, for levels
+        are settled later.
     """
 
     columns: tuple[str, ...]
     features: tuple[Feature, ...]
     dates: tuple[str, ...] = ()
+    coded: bool = False
+
+    @classmethod
+    def of_names(
+        cls,
+        names: Sequence[str],
+        features: Sequence[Feature],
+        dates: Sequence[str] = (),
+    ) -> Embedding:
+        """Return the embedding whose tables have these columns.
+
+        Examples
+        --------
+        >>> colour = Feature("colour", ("blue", "red"))
+        >>> Embedding.of_names(["size", *colour.columns], [colour]).columns
+        ('size', 'colour')
+        """
+        of = {column: each.name for each in features for column in each.columns}
+        columns = tuple(dict.fromkeys(of.get(name, name) for name in names))
+        return cls(columns, tuple(features), tuple(dates))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of the tables."""
+        if self.coded:
+            return self.columns
         own = {feature.name: feature.columns for feature in self.features}
         return tuple(n for c in self.columns for n in own.get(c, (c,)))
 
@@ -175,6 +200,11 @@ class Texts:
     def n_values(self) -> int:
         """Cells that have a value."""
         return sum(self.levels.values())
+
+    def covered(self, least: int) -> bool:
+        """Whether enough cells are in levels that so many rows have."""
+        held = sum(n for n in self.levels.values() if n >= least)
+        return held >= COVERED * self.n_values
 
     @property
     def all_differ(self) -> bool:
@@ -337,11 +367,33 @@ def indicators(values: Sequence[Any], feature: Feature) -> Floats:
            [nan, nan],
            [ 0.,  0.]])
     """
+    return spread_out(places_of(values, feature), len(feature.levels))
+
+
+def places_of(values: Sequence[Any], feature: Feature) -> Floats:
+    """Return the place of every row's level; -1: none of them, NaN: no value.
+
+    Examples
+    --------
+    >>> places_of(["red", None, "green"], Feature("colour", ("blue", "red")))
+    array([ 1., nan, -1.])
+    """
     places = {level_key(level): i for i, level in enumerate(feature.levels)}
-    found = {value: places.get(level_key(value), -1) for value in set(values)}
-    codes = np.array([found[value] for value in values], dtype=np.int64)
-    columns = np.zeros((len(values), len(feature.levels)))
-    known = codes >= 0
-    columns[np.flatnonzero(known), codes[known]] = 1.0
-    columns[[value is None for value in values]] = np.nan
+    found = {value: float(places.get(level_key(value), -1)) for value in set(values)}
+    found[None] = np.nan
+    return np.array([found[value] for value in values], dtype=np.float64)
+
+
+def spread_out(places: Floats, width: int) -> Floats:
+    """Return a column for each of so many places: 1 where a row is, else 0.
+
+    Examples
+    --------
+    >>> spread_out(np.array([1.0, np.nan, -1.0]), 2)
+    array([[ 0.,  1.],
+           [nan, nan],
+           [ 0.,  0.]])
+    """
+    columns: Floats = (places[:, None] == np.arange(width)).astype(np.float64)
+    columns[np.isnan(places)] = np.nan
     return columns

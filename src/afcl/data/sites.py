@@ -16,11 +16,11 @@ from typing import Generic, TypeAlias, TypeVar, cast
 import numpy as np
 
 from afcl._typing import Bools
-from afcl.data.categories import categories_in
+from afcl.data.categories import categories_in, own_categories
 from afcl.data.cells import NotNumbers, OddCell, described
 from afcl.data.columns import Asked, common_columns, matched
 from afcl.data.dialect import UNKNOWN, Dialect, nothing_in
-from afcl.data.errors import EXCEL, PARQUET, ending, fail
+from afcl.data.errors import EXCEL, PARQUET, ending, fail, listed
 from afcl.data.features import Embedding, Feature, ordered_feature
 from afcl.data.names import AnyPath, site_names
 from afcl.data.parquet import can_stream_parquet, parquet_names, parquet_rows
@@ -184,7 +184,7 @@ def open_sites(
     dates: Sequence[str] = (),
     least: int = 1,
     embedding: Embedding | None = None,
-    with_texts: bool = True,
+    meeting: bool = False,
 ) -> Sites[SiteTable]:
     """Read the sites as :func:`~afcl.data.read_sites` does, or make them ready to.
 
@@ -201,8 +201,9 @@ def open_sites(
         are larger than 1 GiB: Parquet by the numbers in it, text by its length.
     whole : str
         What needs all rows in memory, if something does.
-    with_texts : bool
-        Whether texts may be categories; otherwise they are refused.
+    meeting : bool
+        Whether the other sites are elsewhere, so that what the levels of categories are
+        is settled later: tables have the places of a site's own levels.
     """
     if missing not in ("error", "drop", *KEEPING):
         raise fail(
@@ -234,15 +235,21 @@ def open_sites(
         )
 
     def settle(odd: Sequence[OddCell]) -> Embedding:
-        if not (with_texts or numeric_only):
-            raise NotNumbers(odd)
         if numeric_only:
             known = {*dates, *ordered}
             left, said = _without([c for c in odd if c.column not in known], common)
             settled = Embedding(left, tuple(ordered.values()), tuple(dates))
+        elif meeting:
+            own = (declared, dates, least)
+            settled, said = own_categories(sites[0], common, odd, *own)
         else:
             given = (declared, ordered, dates, least)
             settled, said = categories_in(sites, common, odd, *given)
+        if settled.features and meeting and stream:
+            raise fail(
+                f"categories ({listed([each.name for each in settled.features])}) need "
+                "all rows in memory: --no-stream, or leave them out (--numeric-only)"
+            )
         notes.extend(said)
         return settled
 

@@ -33,6 +33,7 @@ from afcl.data.features import (
     Texts,
     UnknownLevel,
     encoded,
+    places_of,
     texts_of,
 )
 from afcl.data.files import DataFile, no_rows, open_file, read_frames
@@ -228,14 +229,27 @@ class SiteReader:
             return self._numbers(frame, file, seen)
         parts = []
         for column in self._embedding.columns:
-            width = len(known[column].columns) if column in known else 1
             if column not in frame.columns:
+                width = self._width(known.get(column))
                 parts.append(np.full((frame.height, width), np.nan))
             elif column in known:
-                parts.append(_encoded(frame[column], known[column], file, seen))
+                parts.append(self._of_levels(frame[column], known[column], file, seen))
             else:
                 parts.append(self._numbers(frame.select(column), file, seen))
         return np.concatenate(parts, axis=1)
+
+    def _width(self, feature: Feature | None) -> int:
+        """Return how many columns of the table a column of the files becomes."""
+        if feature is None or self._embedding.coded:
+            return 1
+        return len(feature.columns)
+
+    def _of_levels(
+        self, series: pl.Series, feature: Feature, file: DataFile, seen: int
+    ) -> Floats:
+        if self._embedding.coded:
+            return places_of(texts(series, file.written), feature)[:, None]
+        return _encoded(series, feature, file, seen)
 
     def _numbers(self, frame: pl.DataFrame, file: DataFile, seen: int) -> Floats:
         given = frame, file.path, seen, file.written, self._embedding.dates
@@ -281,7 +295,7 @@ class SiteReader:
         gaps, place = {}, 0
         for column in self._embedding.columns:
             gaps[column] = int(self._holes[place])
-            place += len(known[column].columns) if column in known else 1
+            place += self._width(known.get(column))
         return gaps
 
     def notes(self) -> list[str]:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.messages import Hello
-from afcl.core.terms import AskRanges
+from afcl.core.terms import CLEAR, DECLARED, AskRanges, Category
 from afcl.data.spelling import meant
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.robust import ROBUST, SHARES, robust_box
@@ -74,6 +74,10 @@ class AgreementRequest:
         Extremes and medians are those of the means of groups of so many rows.
     max_rows : int
         Most rows a site may have: its weight is its number of rows.
+    categories : tuple of Category
+        Categories for everybody; one without levels has those that are found.
+    names : str
+        How names of other levels travel, see :class:`~afcl.core.terms.AskAnnouncement`.
     """
 
     columns: tuple[str, ...] | None = None
@@ -81,6 +85,8 @@ class AgreementRequest:
     min_rows: int = 1
     group: int = 1
     max_rows: int = MAX_ROWS
+    categories: tuple[Category, ...] = ()
+    names: str = CLEAR
 
     def __post_init__(self) -> None:
         if self.max_rows < 1:
@@ -110,6 +116,11 @@ class AgreementRequest:
         """Whether the sites must tell quantiles as well."""
         return isinstance(self.scale, str) and self.scale == ROBUST
 
+    @property
+    def private(self) -> bool:
+        """Whether rows must not tell which levels there are, nor fill each other."""
+        return self.names == DECLARED
+
 
 def _check_named(columns: Sequence[str]) -> None:
     if not columns:
@@ -131,11 +142,14 @@ class Agreement:
         The scale of these columns.
     n_rows : int
         Rows of everybody who agreed.
+    categories : tuple of Category
+        Those among the columns, which have one for every level.
     """
 
     columns: tuple[str, ...]
     box: Box
     n_rows: int
+    categories: tuple[Category, ...] = field(default=(), kw_only=True)
 
 
 class Settled(NamedTuple):

@@ -230,13 +230,17 @@ def describe_simulated(
 
 def embedding_of(result: Mapping[str, Any]) -> Embedding | None:
     """Return how files became tables of numbers; None: they were all numbers."""
+    unknown = [f["name"] for f in result.get("features", ()) if f.get("hashed")]
+    if unknown:
+        raise InputError(
+            f"the levels of {unknown[0]!r} are known to the sites alone: take the "
+            "result of one of them"
+        )
     features = tuple(map(Feature.of, result.get("features", ())))
     dates = tuple(result.get("dates", ()))
     if not (features or dates):
         return None
-    of = {column: each.name for each in features for column in each.columns}
-    columns = dict.fromkeys(of.get(name, name) for name in result["columns"])
-    return Embedding(tuple(columns), features, dates)
+    return Embedding.of_names(result["columns"], features, dates)
 
 
 def describe_features(

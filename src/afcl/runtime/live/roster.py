@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from afcl._typing import ClientId
+from afcl.core.terms import Terms
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, Entry
 from afcl.runtime.live.announcement import Announcement
@@ -36,7 +37,7 @@ class Roster:
         The key (or none: "") that a name was first announced with, for the whole run.
     founders : list of Announcement
         Those that the agreement was made from, if the run is taken up.
-    columns : tuple of str or None
+    terms : Terms or None
         The agreed ones, if the run is taken up.
     """
 
@@ -46,7 +47,7 @@ class Roster:
         self.announced: dict[int, Announcement] = {}
         self.owners: dict[str, str] = {}
         self.founders: list[Announcement] = []
-        self.columns: tuple[str, ...] | None = None
+        self.terms: Terms | None = None
         #: Every address under the names it announced; it may have another name now.
         self._called: dict[str, set[int]] = {}
         self._numbers = {name: i for i, name in enumerate(numbers) if name}
@@ -64,13 +65,13 @@ class Roster:
             if entry.contact != AGREEMENT:
                 continue
             if entry.client == COORDINATOR:
-                self.columns = decode(entry.data).columns
+                self.terms = decode(entry.data)
                 continue
             site: Announcement = decode(entry.data)
             address = int.from_bytes(entry.memory, "little")
             self.announce(address, site)
             self._number(entry.client, site.name, address)
-            if self.columns is None:
+            if self.terms is None:
                 self.founders.append(site)
 
     def announce(self, address: int, site: Announcement, data: bytes = b"") -> None:

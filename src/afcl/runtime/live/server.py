@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from afcl._typing import ClientId
-from afcl.core.terms import Answer, Finish
+from afcl.core.terms import CLEAR, DECLARED, HASHED, Answer, Category, Finish
 from afcl.exceptions import InputError
 from afcl.methods import get_method
+from afcl.privacy.levels import parse_level
 from afcl.runtime.agreement import MAX_ROWS, AgreementRequest, Scale
 from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
@@ -57,6 +58,9 @@ class RunPlan:
         Nothing begins before so many sites fit.
     columns
         Exactly these, or none: what most sites have.
+    categories
+        Columns that are categories for everybody, and their levels (none: those that
+        sites name).
     ranges
         Public bounds by column; none: min-max over the sites that begin.
     max_rows
@@ -90,6 +94,7 @@ class RunPlan:
     signed: bool = False
     max_rows: int = MAX_ROWS
     standing: Standing | None = None
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
@@ -100,7 +105,9 @@ class RunPlan:
         """Return the plan of the run in a folder."""
         try:
             fields = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-            plan = cls(**{**fields, "columns": tuple(fields["columns"])})
+            levels = {n: tuple(v) for n, v in fields.get("categories", {}).items()}
+            lists = {"columns": tuple(fields["columns"]), "categories": levels}
+            plan = cls(**{**fields, **lists})
             if plan.standing is not None:
                 plan = replace(plan, standing=Standing(**fields["standing"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -117,7 +124,17 @@ class RunPlan:
         needed = requirements(method, parameters, scale, self.min_clients)
         min_rows = max(int(self.options.get("min_cell", 1)), needed.group)
         rows = (min_rows, needed.group, self.max_rows)
-        return AgreementRequest(self.columns or None, scale, *rows)
+        kinds = tuple(Category(*each) for each in self.categories.items())
+        names = _how_names_travel(method.disclosure(parameters).level)
+        return AgreementRequest(self.columns or None, scale, *rows, kinds, names)
+
+
+def _how_names_travel(level: str | None) -> str:
+    """Return how names of levels travel at a privacy level."""
+    known = parse_level(level) if level else None
+    if known is not None and known.private:
+        return DECLARED
+    return HASHED if known is not None and known.secure else CLEAR
 
 
 def write_failure(folder: Path, reason: str) -> None:
@@ -240,7 +257,12 @@ def _result(
     heard = sorted(finished.tallies)
     sites = [describe_site(finished, client, names[client]) for client in heard]
     columns, parameters = finished.terms.columns, plan.parameters or {}
-    return describe(finished, finished.clustering, columns, sites, parameters)
+    result = describe(finished, finished.clustering, columns, sites, parameters)
+    result["features"] = [
+        asdict(each) if each.hashed else {"name": each.name, "levels": each.levels}
+        for each in finished.terms.categories or ()
+    ]
+    return result
 
 
 def _farewell(

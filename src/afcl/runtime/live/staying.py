@@ -25,12 +25,11 @@ from afcl.runtime.live.membership import (
     keep_membership,
     open_membership,
 )
+from afcl.runtime.live.take_home import LABELED
 from afcl.runtime.results import RESULT
 
 #: The folders of the answers, below that of a site or of the coordinator.
 ANSWERS = "answers"
-#: The site's labels, a line for every row of its files.
-LABELED = "labels.csv"
 #: The files of rows as they were when they were last read.
 SEEN = "seen.json"
 
@@ -101,6 +100,7 @@ def place_for(folder: Path, member: Membership, run: str, begins: bool) -> Place
         state=WAITING,
         reason="",
         met=(),
+        notes=(),
     )
     keep_membership(own, fresh)
     _keep_seen(own, member)
@@ -138,7 +138,7 @@ def _changed(own: Path, member: Membership) -> bool:
     before = open_membership(own).fingerprint
     if not before or _seen(member) == _kept_seen(own):
         return False
-    if member.open().tables[0].fingerprint() != before:
+    if member.own_rows().source.fingerprint() != before:
         return True
     _keep_seen(own, member)
     return False
