@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,6 @@ def _by_its_names(member: Membership, own: OwnRows, terms: Terms) -> dict[str, A
     days = called(member.date, columns).values()
     return {
         "columns": columns,
-        "features": [asdict(each) for each in known],
+        "features": [each.content() for each in known],
         "dates": [name for name in days if name in columns],
     }
