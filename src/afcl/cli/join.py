@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from afcl.cli.addresses import with_port
 from afcl.cli.settings import EngineName, Insecure, Stream
 from afcl.cli.tables import (
     Columns,
@@ -130,7 +131,9 @@ def keygen(
 
 
 def join(
-    address: Annotated[str, typer.Argument(help="The coordinator's HOST:PORT.")],
+    address: Annotated[
+        str, typer.Argument(help="The coordinator's HOST:PORT, or HOST (port 8000).")
+    ],
     data: Data,
     name: Annotated[str, typer.Option(help="This site's name.")],
     out: Out,
@@ -177,6 +180,7 @@ def join(
     from afcl.privacy import parse_level
     from afcl.runtime.live.membership import Membership
 
+    address = with_port(address)
     _check_keys(insecure, ca, key, members)
     asked = Membership(
         data=str(data.resolve()),

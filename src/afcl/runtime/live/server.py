@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,16 @@ from afcl.core.terms import Answer, Finish
 from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime.agreement import MAX_ROWS, AgreementRequest, Scale
-from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.enrolment import enrolled_keys
+from afcl.runtime.live.farewell import END_JOURNAL, Farewell, keep_end
 from afcl.runtime.requirements import requirements
 from afcl.runtime.results import (
     JOURNAL,
+    RESULT,
     TRACE,
     describe,
     describe_site,
@@ -65,7 +66,9 @@ class RunPlan:
     linger
         Seconds the run stays open for late joiners after it could end.
     grace
-        Seconds to tell the sites the end.
+        Seconds to tell the end to the sites that are there.
+    serve_end
+        Seconds for which a site that is away may come back for it.
     parameters
         What stands in ``result.json``.
     signed
@@ -86,6 +89,7 @@ class RunPlan:
     parameters: Mapping[str, Any] | None = None
     signed: bool = False
     max_rows: int = MAX_ROWS
+    serve_end: float = 0.0
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
@@ -128,8 +132,26 @@ def read_failure(folder: Path) -> str | None:
 
 
 def serve_run(engine: Engine, folder: Path) -> None:
-    """Run the plan of a folder to its end, taking up where it was interrupted."""
+    """Run the plan of a folder to its end, taking up where it was interrupted.
+
+    A folder that has its result is served its end, for who has missed it.
+    """
     plan = RunPlan.read(folder)
+    with _Recorder(folder) as recorder:
+        admission = None
+        if not (folder / RESULT).is_file():
+            admission = _run(plan, engine, folder, recorder.trace)
+        with Journal(folder / END_JOURNAL, plan.run) as journal:
+            admission = admission or _admission(plan, engine, folder, journal)
+
+            def say(text: str) -> None:
+                recorder.trace.add("note", tick=0, text=text, at=time.time())
+
+            Farewell(folder, admission, journal, say).serve(plan.grace)
+
+
+def _run(plan: RunPlan, engine: Engine, folder: Path, trace: Trace) -> Admission:
+    """Bring a run to its result; return who reaches its sites."""
     spec = Spec(
         get_method(plan.method),
         plan.options,
@@ -138,32 +160,41 @@ def serve_run(engine: Engine, folder: Path) -> None:
         run=plan.run,
         max_rows=plan.max_rows,
     )
-    with Journal(folder / JOURNAL, plan.run) as journal, _Recorder(folder) as recorder:
-        admission = Admission(
-            engine,
-            plan.run,
-            plan.request(),
-            plan.min_clients,
-            journal,
-            patience=plan.patience,
-            linger=plan.linger,
-            enrolled=partial(enrolled_keys, folder) if plan.signed else None,
-        )
+    with Journal(folder / JOURNAL, plan.run) as journal:
+        admission = _admission(plan, engine, folder, journal)
         coordinator = Coordinator(
             spec,
             admission,
             journal=journal,
-            trace=recorder.trace,
+            trace=trace,
             clock=time.time,
             agreement=admission,
             patience=plan.patience,
+            door=admission,
+            timer=time.monotonic,
         )
         finished = coordinator.run()
-        result = _result(plan, finished, admission.roster.names)
-        noted = admission.announce_end(_farewell(finished, result), plan.grace)
-        text = f"told the end to {', '.join(noted)}"
-        recorder.trace.add("note", tick=0, text=text, at=time.time())
+        names = admission.roster.names
+        result = _result(plan, finished, names)
+        finish = _farewell(finished, result)
+        keep_end(folder, journal, finish, list(names.values()), plan.serve_end)
     write_result(folder, result, {})
+    return admission
+
+
+def _admission(
+    plan: RunPlan, engine: Engine, folder: Path, journal: Journal
+) -> Admission:
+    return Admission(
+        engine,
+        plan.run,
+        plan.request(),
+        plan.min_clients,
+        journal,
+        patience=plan.patience,
+        linger=plan.linger,
+        enrolled=partial(enrolled_keys, folder) if plan.signed else None,
+    )
 
 
 class _Recorder:
@@ -199,20 +230,11 @@ def _result(
     return describe(finished, finished.clustering, columns, sites, parameters)
 
 
-def _farewell(
-    finished: Finished, result: Mapping[str, Any]
-) -> Callable[[ClientId], bytes]:
-    """Return what each client is sent at the end: nothing about the other sites.
+def _farewell(finished: Finished, result: Mapping[str, Any]) -> Finish:
+    """Return what every client is sent at the end: nothing about the other sites.
 
     The tree stays here too: it counts rows per seed, finer than any cluster.
     """
     own = ("sites", "tree", "notes")
-    kept = {k: v for k, v in result.items() if k not in own}
-    shown = json.dumps(kept)
-    answer = Answer.of(finished.clustering)
-
-    def message(client: ClientId) -> bytes:
-        terms = replace(finished.terms, client=client)
-        return encode(Finish(terms, answer, shown))
-
-    return message
+    shown = json.dumps({k: v for k, v in result.items() if k not in own})
+    return Finish(finished.terms, Answer.of(finished.clustering), shown)
