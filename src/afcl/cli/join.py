@@ -350,9 +350,10 @@ def _watch(out: Path, node: Node) -> None:
         if state == REFUSED:
             write_at_the_end(out)
             raise InputError(f"{member.name} was refused: {member.reason}")
+        alive = node.alive  # before it is asked why it is not
         kept_out = node.trouble()
         if kept_out is not None:
             raise InputError(kept_out)
-        if not node.alive:
+        if not alive:
             raise InputError(f"the engine ended by itself: see {node.log}")
         time.sleep(PAUSE)

@@ -279,7 +279,8 @@ class Admission:
         if ticket in self._asked:
             address, _ = self._asked.pop(ticket)
             self._given_up.discard(address)
-            self._hear_announcement(address, answer)
+            if not (isinstance(answer, Failure) and answer.lost):  # else asked again
+                self._hear_announcement(address, answer)
             return
         client = self._requests.twice(ticket)
         if client is not None:

@@ -55,8 +55,6 @@ class Requests:
         self._tickets: dict[Ticket, Request] = {}
         #: Tickets that have brought one.
         self._answered: dict[Ticket, ClientId] = {}
-        #: Tickets of requests that were answered by another one, or are not needed.
-        self._stale: set[Ticket] = set()
 
     @property
     def clients(self) -> Collection[ClientId]:
@@ -116,7 +114,5 @@ class Requests:
 
     def _retire(self, request: Request) -> None:
         """Ignore what other tickets of a request may still bring."""
-        others = [t for t, known in self._tickets.items() if known is request]
-        for ticket in others:
+        for ticket in [t for t, known in self._tickets.items() if known is request]:
             del self._tickets[ticket]
-        self._stale.update(others)
