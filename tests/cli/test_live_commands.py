@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -548,12 +549,8 @@ def test_a_stalled_engine_does_not_end_the_coordinator(
     module = import_module("afcl.cli.serve")
     monkeypatch.setattr(module, "get_launcher", lambda name: launcher)
     monkeypatch.setattr(module, "time", clock)
-    init = EngineWatch.__init__
-    monkeypatch.setattr(
-        EngineWatch,
-        "__init__",
-        lambda self, *given: init(self, *given, clock=clock.monotonic),
-    )
+    watch = partial(EngineWatch, clock=clock.monotonic)
+    monkeypatch.setattr("afcl.cli.engine_watch.EngineWatch", watch)
     with pytest.raises(SystemExit) as ended:
         main(["serve", "--out", "r", "--insecure"])
     out, err = capsys.readouterr()

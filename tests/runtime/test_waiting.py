@@ -70,6 +70,12 @@ def notes(folder):
     return [event["text"] for event in events(folder, "note")]
 
 
+def end_of(folder):
+    end = read_end(folder)
+    assert end is not None
+    return end
+
+
 def reason(folder):
     return events(folder, "end")[-1]["reason"]
 
@@ -225,7 +231,7 @@ class Losing(ListEngine):
 class Confessing(Losing):
     """The same with an engine that knows what it has lost."""
 
-    confessed = ()
+    confessed: tuple[Failure, ...] = ()
 
     def lose(self, ticket, address):
         super().lose(ticket, address)
@@ -271,15 +277,16 @@ def test_a_lost_question_who_a_site_is(tmp_path):
     assert not events(folder, "refused")
 
 
-class Posts:
-    """An engine that counts what it is given."""
+class Posts(ListEngine):
+    """An engine that only keeps what it is given."""
 
     def __init__(self):
-        self.sent = []
+        super().__init__({})
+        self.given = []
 
     def send(self, address, data):
-        self.sent.append((address, data))
-        return len(self.sent)
+        self.given.append((address, data))
+        return len(self.given)
 
 
 def test_requests_are_sent_again_ever_more_seldom(no_waiting):
@@ -289,15 +296,15 @@ def test_requests_are_sent_again_ever_more_seldom(no_waiting):
     at, times = no_waiting.now, []
     while no_waiting.now - at < 4000:
         no_waiting.pause(1)
-        before = len(posts.sent)
+        before = len(posts.given)
         requests.send_again({0: 100}, {100})
-        times += [no_waiting.now - at] * (len(posts.sent) - before)
+        times += [no_waiting.now - at] * (len(posts.given) - before)
     assert times == [60, 180, 420, 900, 1500, 2100, 2700, 3300, 3900]
     assert (AGAIN, SELDOM) == (60.0, 600.0)
-    assert set(posts.sent) == {(100, b"what?")}
+    assert set(posts.given) == {(100, b"what?")}
     # Any of them may bring the answer, which has the first one's ticket.
-    reply, contact = requests.hear(Reply(5, 100, b"that"))
-    assert (reply, contact) == (Reply(ticket, 0, b"that"), 3)
+    heard = requests.hear(Reply(5, 100, b"that"))
+    assert heard == (Reply(ticket, 0, b"that"), 3)
     assert not requests.clients
     # The others bring nothing new, and the same one twice is a duplicate.
     assert requests.hear(Reply(4, 100, b"that")) is None
@@ -310,14 +317,14 @@ def test_what_the_engine_has_lost_is_sent_again_soon(no_waiting):
     ticket = requests.send(0, 1, b"what?", 100)
     assert requests.hear(Failure(ticket, 100, "lost", lost=True)) is None
     requests.send_again({0: 100}, {100})
-    assert len(posts.sent) == 1
+    assert len(posts.given) == 1
     no_waiting.now += SOON
     requests.send_again({0: 100}, set())  # it is not here
-    assert len(posts.sent) == 1
+    assert len(posts.given) == 1
     requests.send_again({0: 100}, {100})
-    assert len(posts.sent) == 2
-    failure, _ = requests.hear(Failure(2, 100, "cannot"))
-    assert (failure.ticket, failure.client) == (ticket, 0)
+    assert len(posts.given) == 2
+    heard = requests.hear(Failure(2, 100, "cannot"))
+    assert heard == (Failure(ticket, 0, "cannot"), 1)
 
 
 def test_who_is_back_is_asked_at_once_and_who_is_dropped_never(no_waiting):
@@ -331,7 +338,7 @@ def test_who_is_back_is_asked_at_once_and_who_is_dropped_never(no_waiting):
     requests.hurry(2)
     no_waiting.now += 1000
     requests.send_again({0: 200, 1: 101}, {200, 101})
-    assert posts.sent[2:] == [(200, b"what?")]
+    assert posts.given[2:] == [(200, b"what?")]
     assert requests.hear(Reply(ticket, 101, b"late")) is None
 
 
@@ -499,7 +506,7 @@ def test_who_is_away_at_the_end_gets_its_labels_when_it_is_back(tmp_path, no_wai
     assert (folders[102] / "labels.csv").is_file()
     told = [note for note in notes(folder) if note.startswith("told the end")]
     assert told == ["told the end to site-0, site-1, site-3", "told the end to site-2"]
-    end = read_end(folder)
+    end = end_of(folder)
     assert (end.state, end.missing) == ("over", ())
     assert is_served(folder)
 
@@ -509,7 +516,7 @@ def test_without_serving_the_end_nobody_is_waited_for(tmp_path, no_waiting):
     folder = plan(tmp_path / "run", options={"privacy": "summary"}, grace=20.0)
     serve_run(away_at_the_end(folders, no_waiting, 1e9), folder)
     assert no_waiting.now < 100.0
-    end = read_end(folder)
+    end = end_of(folder)
     assert (end.state, end.missing) == ("over", ("site-2",))
     assert not may_go_on(folder)
 
@@ -587,7 +594,7 @@ def test_a_site_that_cannot_label_is_not_asked_without_end(tmp_path, no_waiting)
     engine = Changed(folders, last_look=20_000)
     serve_run(engine, folder)
     assert engine.ends == 3
-    assert read_end(folder).missing == ("site-0",)
+    assert end_of(folder).missing == ("site-0",)
 
 
 def test_nothing_of_other_sites_is_kept_where_all_can_read_it(tmp_path):
