@@ -410,6 +410,8 @@ def test_three_failures_and_a_site_is_left_out(tmp_path, no_waiting):
     assert reason(folder) == "done"
     states = [open_membership(folders[101 + i]).state for i in range(3)]
     assert states == [DONE] * 3
+    end = end_of(folder)
+    assert (len(end.told), end.missing) == (3, ())  # nobody waits for site-0
 
 
 def test_a_site_that_was_left_out_comes_back_mended(tmp_path, no_waiting):

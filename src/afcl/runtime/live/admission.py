@@ -240,7 +240,7 @@ class Admission:
 
     def _part_with_lost(self) -> None:
         """Count the lost as gone while enough others are here; else wait for them."""
-        if not self._lost or len(self._present()) < self.min_clients:
+        if not self._lost or len(self.present()) < self.min_clients:
             return
         for client in sorted(self._lost):
             self._inbox.append(Failure(-1, client, "is gone", gone=True))
@@ -248,7 +248,7 @@ class Admission:
         self._gone |= self._lost
         self._lost.clear()
 
-    def _present(self) -> list[ClientId]:
+    def present(self) -> list[ClientId]:
         """Return the clients that were let in and are here."""
         return [
             client
@@ -368,7 +368,7 @@ class Admission:
     def members(self) -> list[ClientId]:
         """Clients that were let in, are here, and are not being asked something."""
         busy = {*self._requests.clients, *(answer.client for answer in self._inbox)}
-        return [client for client in self._present() if client not in busy]
+        return [client for client in self.present() if client not in busy]
 
     def send(self, client: ClientId, contact: int, data: bytes) -> Ticket:
         """Send a request to where the client is now."""
@@ -425,7 +425,7 @@ class Admission:
 
     def missing(self) -> list[ClientId]:
         """Return the clients that are away and still waited for."""
-        away = self.roster.addresses.keys() - self._present() - self._gone
+        away = self.roster.addresses.keys() - self.present() - self._gone
         return sorted(away)
 
     def go_on_without(self, clients: Collection[ClientId]) -> None:
@@ -433,7 +433,7 @@ class Admission:
 
         Who is here and silent is not asked anything else: it has something to answer.
         """
-        for client in set(clients) - {*self._present()}:
+        for client in set(clients) - {*self.present()}:
             self._requests.drop(client)
         self._gone |= set(clients)
         self._lost -= set(clients)
@@ -462,13 +462,19 @@ class Admission:
 
     # -------------------------------------------------------------- the end
 
+    def to_be_told(self) -> list[str]:
+        """Return the names of those let in, but for who was turned away since."""
+        addresses = self.roster.addresses.items()
+        known = [c for c, address in addresses if address in self.roster.announced]
+        return [self.roster.names[client] for client in known]
+
     def close_doors(self, journal: Journal) -> None:
         """Speak with nobody from now on who has not taken part; remember it here."""
         self._over, self.journal = True, journal
 
     def busy(self) -> bool:
         """Whether somebody who is here is being asked something, or has answered."""
-        asked = {*self._requests.clients} & {*self._present()}
+        asked = {*self._requests.clients} & {*self.present()}
         return bool(asked or self._inbox or self._awaited())
 
     def look(self) -> None:

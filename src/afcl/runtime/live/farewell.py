@@ -95,7 +95,7 @@ def keep_end(
     finish
         What everybody is told; the number of the client is filled in.
     names
-        Of those who took part.
+        Of those whom the end is served for; others who took part get it as well.
     served
         Seconds for which who is away may come back for it.
     """
@@ -156,8 +156,11 @@ class Farewell:
     def _ask(self) -> bool:
         """Tell who is here and has not noted it; return whether somebody is asked."""
         names = self._admission.roster.names
+        # Who comes back may have mended what it could not do before.
+        for client in set(self._failures) - {*self._admission.present()}:
+            del self._failures[client]
         for client in self._admission.members():
-            untold = names[client] in self._end.missing
+            untold = names[client] not in self._end.told
             if untold and self._failures[client] < MOST_IN_A_ROW:
                 terms = replace(self._finish.terms, client=client)
                 message = encode(replace(self._finish, terms=terms))
@@ -174,7 +177,7 @@ class Farewell:
         if noted:
             self._say(f"told the end to {', '.join(sorted(noted))}")
             told = {*self._end.told, *noted}
-            missing = {*self._end.missing, *self._end.told} - told
+            missing = {*self._end.missing} - told
             self._change(told=tuple(sorted(told)), missing=tuple(sorted(missing)))
 
     def _change(self, **changes: object) -> None:

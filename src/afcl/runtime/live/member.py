@@ -139,10 +139,7 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
 def _said_before(
     folder: Path, member: Membership, asked: Any, request: bytes
 ) -> bytes | None:
-    """Return the answer that was given to this request before, None if there is none.
-
-    Whether the rows are still the same does not matter: nothing new is said of them.
-    """
+    """Return what was answered to this request before, whatever the rows are now."""
     known = remembered(folder, member, request) if member.fingerprint else None
     if known is None or not isinstance(asked, AskHello | AskStep):
         return None

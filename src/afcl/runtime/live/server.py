@@ -177,7 +177,8 @@ def _run(plan: RunPlan, engine: Engine, folder: Path, trace: Trace) -> Admission
         names = admission.roster.names
         result = _result(plan, finished, names)
         finish = _farewell(finished, result)
-        keep_end(folder, journal, finish, list(names.values()), plan.serve_end)
+        served = admission.to_be_told()
+        keep_end(folder, journal, finish, served, plan.serve_end)
     write_result(folder, result, {})
     return admission
 
