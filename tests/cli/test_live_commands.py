@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,10 +18,14 @@ from tests.keys import make_key
 from tests.report.folders import result_of
 
 from afcl.cli import main
+from afcl.cli.addresses import shown, with_port
+from afcl.cli.engine_watch import EngineWatch
 from afcl.cli.status import RunLog
 from afcl.core.terms import CLEAR, DECLARED, HASHED, Category
 from afcl.exceptions import InputError
 from afcl.runtime.agreement import MAX_ROWS
+from afcl.runtime.live.engine import EngineSilent
+from afcl.runtime.live.farewell import EndState
 from afcl.runtime.live.membership import (
     DONE,
     JOINED,
@@ -79,6 +84,14 @@ JOIN = ("join", "127.0.0.1:1", "--data", "a.csv", "--name", "a", "--out", "mine"
         (("serve", "--out", "r", "--ranges", "age=9:1"), "COLUMN=LOW:HIGH"),
         (("serve", "--out", "r", "--config", "no.toml"), "cannot read no.toml"),
         (("serve", "--out", "r", "--granularity", "mid"), "one of coarse, auto, fine"),
+        (("serve", "--out", "r", "--patience", "-1"), "--patience"),
+        (("serve", "--out", "r", "--linger", "-1"), "--linger"),
+        (("serve", "--out", "r", "--serve-end", "-1"), "--serve-end"),
+        (("serve", "--out", "r", "--engine-patience", "-1"), "--engine-patience"),
+        (("serve", "--out", "r", "--max-rounds", "0"), "--max-rounds"),
+        (("join", "http://h", *JOIN[2:]), "write it as HOST or HOST:PORT"),
+        (("join", "h:port", *JOIN[2:]), "write it as HOST or HOST:PORT"),
+        (("join", "::1", *JOIN[2:]), "an IPv6 one in brackets"),
         (JOIN, "--insecure"),
         ((*JOIN, "--ca", "a.csv"), "--ca needs --key"),
         ((*JOIN, "--ca", "no.crt", "--key", "no"), "no file no.crt"),
@@ -473,3 +486,181 @@ def test_the_most_rows_of_a_site_are_in_the_plan(here: Path, no_engine: None):
         with pytest.raises(SystemExit):
             main(["serve", "--out", folder, "--insecure", *words])
         assert RunPlan.read(here / folder).request().max_rows == most
+
+
+# ------------------------------------------------------------------ waiting
+
+
+def test_how_long_is_waited_is_in_the_plan(here: Path, no_engine: None):
+    words = ("--patience", "5", "--serve-end", "0", "--max-rounds", "7")
+    for folder, given, found in (
+        ("a", (), (600.0, 86_400.0, 100)),
+        ("b", words, (5.0, 0.0, 7)),
+    ):
+        with pytest.raises(SystemExit):
+            main(["serve", "--out", folder, "--insecure", *given])
+        plan = RunPlan.read(here / folder)
+        assert (plan.patience, plan.serve_end, plan.max_rounds) == found
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [
+        ("h", "h:8000"),
+        ("h:1", "h:1"),
+        ("10.0.0.1", "10.0.0.1:8000"),
+        ("[::1]", "[::1]:8000"),
+        ("[::1]:9", "[::1]:9"),
+    ],
+)
+def test_an_address_may_leave_out_its_port(address: str, found: str):
+    assert with_port(address) == found
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", ":", ":1", "h:", "h:0", "h:65536", "h:-1", "[]", "[]:1", "a b", "[h"],
+)
+def test_what_is_no_address(address: str):
+    with pytest.raises(InputError, match="is no address: write it as HOST"):
+        with_port(address)
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "found"),
+    [
+        ("0.0.0.0", [], "machine.example.org:8000"),
+        ("::", [], "machine.example.org:8000"),
+        ("0.0.0.0", ["c.example.org", "other"], "c.example.org:8000"),
+        ("127.0.0.1", [], "127.0.0.1:8000"),
+        ("2001:db8::1", [], "[2001:db8::1]:8000"),
+    ],
+)
+def test_the_welcome_names_an_address_that_can_be_joined(
+    monkeypatch: pytest.MonkeyPatch, host: str, names: list[str], found: str
+):
+    monkeypatch.setattr("socket.getfqdn", lambda: "machine.example.org")
+    assert shown(host, 8000, names) == found
+
+
+class Stalling:
+    """A launcher whose engine stalls for some seconds of a clock that we move."""
+
+    def __init__(self, clock: Any, result: dict[str, Any], stall: float) -> None:
+        self.clock, self.result, self.stall = clock, result, stall
+        self.alive, self.log = True, Path("engine.log")
+
+    @contextmanager
+    def serve(self, folder: Path, *given: object) -> Iterator[Any]:
+        self.folder = folder
+        yield self
+
+    def begin(self) -> None:
+        pass
+
+    def trouble(self) -> None:
+        if self.clock.now < 70.0 + self.stall:
+            raise EngineSilent("nobody answers at 127.0.0.1:8000")
+        (self.folder / "result.json").write_text(json.dumps(self.result))
+
+
+class Seconds:
+    """A clock that moves when somebody sleeps."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(("stall", "code"), [(15.0, 0), (500.0, 2)])
+def test_a_stalled_engine_does_not_end_the_coordinator(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    stall: float,
+    code: int,
+):
+    clock = Seconds()
+    launcher = Stalling(clock, result_of(), stall)
+    module = import_module("afcl.cli.serve")
+    monkeypatch.setattr(module, "get_launcher", lambda name: launcher)
+    monkeypatch.setattr(module, "time", clock)
+    watch = partial(EngineWatch, clock=clock.monotonic)
+    monkeypatch.setattr("afcl.cli.engine_watch.EngineWatch", watch)
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--out", "r", "--insecure"])
+    out, err = capsys.readouterr()
+    assert ended.value.code == code, err
+    assert out.count("the engine does not answer") == 1
+    assert ("the engine answers again" in out) is (code == 0)
+    assert ("the engine has not answered for" in err) is (code == 2)
+    assert clock.now < 70.0 + 150.0
+
+
+class AtTheEnd:
+    """A launcher of a run that has its result, and serves the end for somebody."""
+
+    alive = True
+
+    def __init__(self, result: dict[str, Any], stopped: bool) -> None:
+        self.result, self.stopped = result, stopped
+
+    @contextmanager
+    def serve(self, folder: Path, *given: object) -> Iterator[Any]:
+        self.folder = folder
+        EndState("serving", 4e9, ("site-a",), ("site-c",)).write(folder)
+        (folder / "result.json").write_text(json.dumps(self.result))
+        yield self
+
+    def begin(self) -> None:
+        pass
+
+    def sleep(self, seconds: float) -> None:
+        """Go on: Ctrl-C, or the site is back."""
+        if self.stopped:
+            raise KeyboardInterrupt
+        EndState("over", 4e9, ("site-a", "site-c")).write(self.folder)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_the_end_stays_served_and_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, stopped: bool
+):
+    launcher = AtTheEnd(result_of(), stopped)
+    module = import_module("afcl.cli.serve")
+    monkeypatch.setattr(module, "get_launcher", lambda name: launcher)
+    monkeypatch.setattr("afcl.cli.serve_end.time.sleep", launcher.sleep)
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--out", "r", "--insecure"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    headline, end = out.index("clusters in"), out.index("The result is final.")
+    assert headline < end
+    assert "stays served until 2096-" in out
+    assert "for site-c: the same 'afcl join' brings the labels. Ctrl-C stops" in out
+    assert ("stopped; the result in" in out) is stopped
+
+
+def test_a_finished_run_is_resumed_for_who_missed_its_end(
+    capsys: pytest.CaptureFixture[str],
+    here: Path,
+    no_engine: None,
+):
+    PLAN.write(here / "r")
+    (here / "r" / "result.json").write_text(json.dumps(result_of()))
+    words = ("serve", "--resume", "r", "--insecure")
+    for end in (
+        None,
+        EndState("over", 4e9, ("site-a",), ()),
+        EndState("serving", 4.0, (), ("site-a",)),
+    ):
+        if end is not None:
+            end.write(here / "r")
+        assert "nothing to resume" in said(capsys, 0, *words)
+    EndState("serving", 4e9, (), ("site-a",)).write(here / "r")
+    with pytest.raises(SystemExit):
+        main(list(words))
+    assert "no engine here" in capsys.readouterr().err

@@ -125,7 +125,8 @@ def test_killed_slow_and_late_sites(tmp_path: Path, party: Start):
     port = free_port()
     run = tmp_path / "run"
     server = party(
-        "serve", "--out", "run", "--port", port, "--min-clients", 4, "--insecure"
+        *("serve", "--out", "run", "--port", port, "--min-clients", 4, "--insecure"),
+        *("--serve-end", 0),
     )
     server.says("Listening")
     slow = tmp_path / "slow"
@@ -154,6 +155,38 @@ def test_killed_slow_and_late_sites(tmp_path: Path, party: Start):
     assert "gone" in said
     assert "site-4 joined late" in server.said
     assert_replays(run, tables)
+
+
+def test_who_was_away_at_the_end_comes_back_for_its_labels(
+    tmp_path: Path, party: Start
+):
+    tables = write_sites(tmp_path, 3)
+    port = free_port()
+    run = tmp_path / "run"
+    server = party(
+        *("serve", "--out", "run", "--port", port, "--min-clients", 2, "--insecure"),
+        *("--privacy", "summary"),
+    )
+    server.says("Listening")
+    away = join(party, port, 2, "--insecure")
+    away.says("joined")
+    others = [join(party, port, site, "--insecure") for site in (0, 1)]
+    until(lambda: len(events(run, "hello")) == 3)
+    away.signal(signal.SIGTERM)
+    for each in others:
+        each.ends(0)
+    server.says("The result is final.")
+    before = (run / "result.json").read_bytes()
+    server.signal(signal.SIGKILL)
+    server.process.wait(30)
+    until(lambda: port_is_free(port), 60)
+    server = party("serve", "--resume", "run", "--port", port, "--insecure")
+    server.says("The result is final.")
+    join(party, port, 2, "--insecure").ends(0)
+    assert "told the end to site-2" in server.ends(0)
+    labels = pl.read_csv(tmp_path / "site-2" / "labels.csv")["cluster"]
+    assert len(labels) == len(tables[2])
+    assert (run / "result.json").read_bytes() == before
 
 
 def test_the_server_is_killed_three_times(tmp_path: Path, party: Start):

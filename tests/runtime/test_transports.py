@@ -86,9 +86,13 @@ class FakeGrid:
     def __init__(self, folders: dict[int, Path]) -> None:
         self.folders = folders
         self.flying: dict[str, Any] = {}
+        self.started = dict.fromkeys(folders, "monday")
 
-    def get_node_ids(self) -> list[int]:
-        return list(self.folders)
+    def get_nodes(self) -> list[Any]:
+        return [
+            SimpleNamespace(node_id=node, last_activated_at=self.started[node])
+            for node in self.folders
+        ]
 
     def push_messages(self, messages: list[Any]) -> list[str]:
         names = []

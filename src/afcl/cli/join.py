@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from afcl.cli.addresses import with_port
 from afcl.cli.settings import MISSING, EngineName, Insecure, Stream
 from afcl.cli.tables import (
     Category,
@@ -149,7 +150,9 @@ def keygen(
 
 
 def join(
-    address: Annotated[str, typer.Argument(help="The coordinator's HOST:PORT.")],
+    address: Annotated[
+        str, typer.Argument(help="The coordinator's HOST:PORT, or HOST (port 8000).")
+    ],
     data: Data,
     name: Annotated[str, typer.Option(help="This site's name.")],
     out: Out,
@@ -198,6 +201,7 @@ def join(
     from afcl.privacy import parse_level
     from afcl.runtime.live.membership import Membership
 
+    address = with_port(address)
     _check_keys(insecure, ca, key, members)
     if stay and runs < 2 and budget is None:
         raise InputError(
@@ -397,9 +401,10 @@ def _watch(out: Path, node: Node) -> None:
         if state == REFUSED:
             write_at_the_end(out)
             raise InputError(f"{member.name} was refused: {member.reason}")
+        alive = node.alive  # before it is asked why it is not
         kept_out = node.trouble()
         if kept_out is not None:
             raise InputError(kept_out)
-        if not node.alive:
+        if not alive:
             raise InputError(f"the engine ended by itself: see {node.log}")
         time.sleep(PAUSE)

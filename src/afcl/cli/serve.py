@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from afcl.cli.addresses import PORT, shown
 from afcl.cli.settings import (
     AtLeastTwo,
     Cohort,
@@ -43,6 +45,7 @@ from afcl.runtime.live.engines import DEFAULT, get_launcher
 from afcl.runtime.live.enrolment import ENROLLED, enrolled_files
 
 if TYPE_CHECKING:
+    from afcl.cli.engine_watch import EngineWatch
     from afcl.runtime.live.engine import Launcher, Server, Tls
     from afcl.runtime.live.server import RunPlan
 
@@ -87,11 +90,31 @@ Level = Annotated[
     typer.Option(help=f"{ways_to_write('default')}: see docs/privacy.md."),
 ]
 Patience = Annotated[
-    float, typer.Option(help="End after so many seconds without any answer.")
+    float, typer.Option(min=0, help="End after so many seconds without any answer.")
 ]
 Linger = Annotated[
     float,
-    typer.Option(help="Stay open for late joiners so many seconds after the end."),
+    typer.Option(
+        min=0, help="Stay open for late joiners so many seconds after the end."
+    ),
+]
+ServeEnd = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Seconds for which a site that was away at the end gets its labels when "
+        "it is back (a day).",
+    ),
+]
+EnginePatience = Annotated[
+    float,
+    typer.Option(min=0, help="Give up after so many seconds of a stalled engine."),
+]
+MaxRounds = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="End when sites have answered so often, on average (100)."
+    ),
 ]
 
 
@@ -107,7 +130,7 @@ def serve(
     out: Out = None,
     resume: Resume = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = PORT,
     min_clients: MinClients = 3,
     tls: Certificates = None,
     names: Hostnames = [],
@@ -119,6 +142,9 @@ def serve(
     category: Category = [],
     patience: Patience = 600.0,
     linger: Linger = 0.0,
+    serve_end: ServeEnd = 86_400.0,
+    max_rounds: MaxRounds = None,
+    engine_patience: EnginePatience = 120.0,
     max_rows: MaxRows = None,
     stands: Stands = False,
     every: Every = 0.0,
@@ -161,11 +187,12 @@ def serve(
             "allow_one": allow_one,
             "granularity": granularity,
             "seed": seed,
+            "max_rounds": max_rounds,
             "columns": tuple(columns),
             "category": tuple(category),
         }
         chosen = settings(config, flags)
-        waits = (patience, linger)
+        waits = (patience, linger, serve_end)
         standing = standing_of(stands, every, forget_after, answers, look)
         plan = _new_plan(folder, chosen, min_clients, ranges, *waits, max_rows)
         plan = replace(plan, standing=standing)
@@ -177,16 +204,31 @@ def serve(
         certificates = launcher.certificates(where, [*names, host])
     plan = replace(plan, signed=certificates is not None)
     plan.write(folder)
-    _coordinate(launcher, folder, plan, host, port, certificates)
+    at = _Place(host, port, tuple(names), certificates)
+    _coordinate(launcher, folder, plan, at, engine_patience)
+
+
+class _Place(NamedTuple):
+    """Where a coordinator listens, and what sites need to reach it."""
+
+    host: str
+    port: int
+    names: tuple[str, ...]
+    tls: Tls | None
 
 
 def _old_plan(folder: Path) -> RunPlan | None:
-    """Return the plan of the run to go on with, None if it is finished."""
+    """Return the plan of the run to go on with, None if it is finished.
+
+    Also of a finished one of which somebody may still come for the end.
+    """
+    from afcl.runtime.live.farewell import may_go_on
     from afcl.runtime.live.server import RunPlan
     from afcl.runtime.results import RESULT
 
     plan = RunPlan.read(folder)
-    if _goes_on(folder, plan) or not (folder / RESULT).is_file():
+    done = (folder / RESULT).is_file()
+    if not done or may_go_on(folder) or _goes_on(folder, plan):
         return plan
     typer.echo(f"{folder} is finished; nothing to resume.")
     return None
@@ -206,6 +248,7 @@ def _new_plan(
     ranges: list[str],
     patience: float,
     linger: float,
+    serve_end: float,
     max_rows: int | None,
 ) -> RunPlan:
     import secrets
@@ -242,6 +285,7 @@ def _new_plan(
         linger,
         parameters=parameters,
         categories=categories(chosen["category"]),
+        serve_end=serve_end,
     )
     if max_rows is not None:
         plan = replace(plan, max_rows=max_rows)
@@ -254,30 +298,42 @@ def _new_plan(
 
 @all_owner_only()
 def _coordinate(
-    launcher: Launcher,
-    folder: Path,
-    plan: RunPlan,
-    host: str,
-    port: int,
-    tls: Tls | None,
+    launcher: Launcher, folder: Path, plan: RunPlan, at: _Place, engine_patience: float
 ) -> None:
     """Start the engine, watch the run, end the engine whatever happens."""
-    from afcl.cli.report import write_at_the_end
-    from afcl.cli.run import warn_of_fine
+    from afcl.cli.engine_watch import EngineWatch
+    from afcl.cli.serve_end import watch_end
     from afcl.cli.signals import Ended, ended_by_signals
-    from afcl.cli.words import headline, trust_in_words
+    from afcl.cli.status import RunLog
     from afcl.exceptions import Interrupted
     from afcl.runtime.live.server import FAILED
-    from afcl.runtime.results import read_result
+    from afcl.runtime.results import RESULT
 
     (folder / FAILED).unlink(missing_ok=True)
+    again = f"go on with 'afcl serve --resume {folder}'"
+    engine, log = EngineWatch(engine_patience, typer.echo, again), RunLog(folder)
+    start = (folder, at.host, at.port, at.tls)
     try:
-        with ended_by_signals(), launcher.serve(folder, host, port, tls) as server:
-            _say_welcome(host, port, tls, plan)
-            _watch(folder, plan, server, keys=tls is not None)
+        with ended_by_signals(), launcher.serve(*start) as server:
+            _say_welcome(at, plan)
+            _watch(folder, plan, server, engine, keys=at.tls is not None)
+            if plan.standing is None:
+                _say_result(folder)
+                watch_end(folder, server, log)
     except (KeyboardInterrupt, Ended):
+        if plan.standing is None and (folder / RESULT).is_file():
+            typer.echo(f"stopped; the result in {folder} stays")
+            return
         text = f"stopped; 'afcl serve --resume {folder}' goes on"
         raise Interrupted(text) from None
+
+
+def _say_result(folder: Path) -> None:
+    from afcl.cli.report import write_at_the_end
+    from afcl.cli.run import warn_of_fine
+    from afcl.cli.words import headline, trust_in_words
+    from afcl.runtime.results import read_result
+
     result = read_result(folder)
     page = write_at_the_end(folder)
     look = "" if page is None else f"; look at {page} in a browser"
@@ -286,14 +342,18 @@ def _coordinate(
     _echo(trust_in_words(result))
 
 
-def _watch(folder: Path, plan: RunPlan, server: Server, keys: bool) -> None:
+def _watch(
+    folder: Path, plan: RunPlan, server: Server, engine: EngineWatch, keys: bool
+) -> None:
     """Have the run served; say what is new in it until its last result is there."""
     from afcl.cli.report import write_at_the_end
     from afcl.cli.status import RunLog
     from afcl.runtime.live.server import read_failure
     from afcl.runtime.results import RESULT
 
-    known = _enrol_new(folder, server, set()) if keys else set()
+    known: set[Path] = set()
+    if keys:
+        _enrol_new(folder, server, known)
     server.begin()
     looked, stands = time.monotonic(), plan.standing is not None
     log = Standings(folder) if stands else RunLog(folder)
@@ -309,15 +369,22 @@ def _watch(folder: Path, plan: RunPlan, server: Server, keys: bool) -> None:
                 f"'afcl serve --resume {folder}'"
             )
         if time.monotonic() - looked > LOOK:
-            looked = time.monotonic()
-            trouble = server.trouble()
-            if trouble is not None and (stands or not (folder / RESULT).is_file()):
-                again = f"'afcl serve --resume {folder}'"
-                raise InputError(f"{trouble}: go on with {again}")
+            answered = engine.ask(partial(_check, folder, plan, server))
+            looked = time.monotonic() if answered else looked
         if keys:
-            known = _enrol_new(folder, server, known)
+            engine.ask(partial(_enrol_new, folder, server, known))
         time.sleep(PAUSE)
     _echo(log.new_lines())
+
+
+def _check(folder: Path, plan: RunPlan, server: Server) -> None:
+    """End with one line if the engine has given the run up."""
+    from afcl.runtime.results import RESULT
+
+    trouble = server.trouble()
+    done = plan.standing is None and (folder / RESULT).is_file()
+    if trouble is not None and not done:
+        raise InputError(f"{trouble}: go on with 'afcl serve --resume {folder}'")
 
 
 def _echo(lines: Iterable[str]) -> None:
@@ -325,22 +392,25 @@ def _echo(lines: Iterable[str]) -> None:
         typer.echo(line)
 
 
-def _say_welcome(host: str, port: int, tls: Tls | None, plan: RunPlan) -> None:
-    how = "--insecure" if tls is None else f"--ca {tls.ca} --key KEY"
+def _say_welcome(at: _Place, plan: RunPlan) -> None:
+    how = "--insecure" if at.tls is None else f"--ca {at.tls.ca} --key KEY"
+    where = shown(at.host, at.port, at.names)
     typer.echo(
-        f"Listening on {host}:{port} for {plan.min_clients} sites or more. "
-        f"A site joins with: afcl join {host}:{port} --data FILE --name NAME "
+        f"Listening on {at.host}:{at.port} for {plan.min_clients} sites or more. "
+        f"A site joins with: afcl join {where} --data FILE --name NAME "
         f"--out DIR {how}"
     )
 
 
-def _enrol_new(folder: Path, server: Server, known: set[Path]) -> set[Path]:
-    """Register keys that were put into the run's folder since the last look."""
-    found = enrolled_files(folder)
-    for key in sorted(found - known):
+def _enrol_new(folder: Path, server: Server, known: set[Path]) -> None:
+    """Register keys that were put into the run's folder since the last look.
+
+    They are `known` from then on.
+    """
+    for key in sorted(enrolled_files(folder) - known):
         server.enrol(key)
+        known.add(key)
         typer.echo(f"enrolled {key.stem}")
-    return found
 
 
 def enrol(

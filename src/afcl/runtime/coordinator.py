@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,9 +36,9 @@ from afcl.runtime.agreement import (
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights, Silence, stamped
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, LEFT, Entry, Journal
-from afcl.runtime.refusals import TOO_MANY, Refusals
+from afcl.runtime.refusals import MOST_IN_A_ROW, TOO_MANY, Refusals
 from afcl.runtime.requirements import requirements
-from afcl.runtime.transport import Failure, Reply, Transport
+from afcl.runtime.transport import Door, Failure, Reply, Transport
 from afcl.scale import MIDDLE, Box
 from afcl.texts import plain
 from afcl.trace import SCHEMA, Trace
@@ -130,6 +131,11 @@ class Coordinator:
         a simulation does.
     patience
         Seconds without any arrival after which a live run ends with what it has.
+    door
+        Knows who is away, in a live run.
+    timer
+        Returns the time that `patience` is measured by (None: `clock`), which nobody
+        sets while the run goes on.
     """
 
     def __init__(
@@ -142,6 +148,8 @@ class Coordinator:
         clock: Callable[[], float] | None = None,
         agreement: AgreementStep | None = None,
         patience: float = math.inf,
+        door: Door | None = None,
+        timer: Callable[[], float] | None = None,
     ) -> None:
         self.spec = spec
         self.transport = transport
@@ -156,9 +164,12 @@ class Coordinator:
         self._terms: Terms  # once agreed
         self._state: Any = None
         self._agreement = agreement or self._roll_call()
-        self._silence = Silence(patience, clock)
+        self._silence = Silence(patience, timer or clock)
+        self._door = door
         self._gone: set[ClientId] = set()
         self._refusals = Refusals()
+        #: Times in a row that a client could not answer.
+        self._failures: Counter[ClientId] = Counter()
         #: Events that the trace of an interrupted run has: not written again.
         self._known: set[tuple[Any, ...]] | None = None
 
@@ -190,7 +201,7 @@ class Coordinator:
         while True:
             coming = self.transport.expecting() or self._flights.greeting()
             if method.done(self._state) and not coming:
-                return "done"
+                return "patience" if self._deserted() else "done"
             if self.transport.round >= self.spec.max_rounds:
                 return "max_rounds"
             self._tick += 1
@@ -206,14 +217,23 @@ class Coordinator:
             elif tired:
                 return "patience"
 
+    def _deserted(self) -> bool:
+        """Whether everybody of a live run is gone: then nothing more can come."""
+        return self._door is not None and self._gone >= self._tallies.keys()
+
     def _given_up(self) -> bool:
-        """Go on without those the method waits for in vain; return if there are any."""
-        silent = self.spec.method.waits_for(self._state)
+        """Go on without those who are waited for in vain; return if there are any."""
+        silent = set(self.spec.method.waits_for(self._state))
+        if self._door is not None:
+            silent |= set(self._door.missing())
         for client in sorted(silent):
             self._flights.drop(client)
-            self._leave(client)
+            if client in self._tallies and client not in self._gone:
+                self._leave(client)
         if silent:
             self._silence.broken()
+            if self._door is not None:
+                self._door.go_on_without(silent)
         return bool(silent)
 
     def _prepare(self) -> None:
@@ -265,6 +285,7 @@ class Coordinator:
             if not (waiting and self._agreement.live):
                 break
             if self._silence.too_long():
+                self._given_up()
                 break
             self.transport.advance()
         if not self._tallies:
@@ -401,8 +422,22 @@ class Coordinator:
             self._flights.drop(client)
         if failure.gone and client in self._tallies:
             self._leave(client)
-        else:
-            self._say_failure(failure, contact)
+            return
+        self._say_failure(failure, contact)
+        if not failure.gone:
+            self._count_failure(client, failure.reason)
+
+    def _count_failure(self, client: ClientId, reason: str) -> None:
+        """Leave out a client of a live run that cannot answer, again and again."""
+        self._failures[client] += 1
+        if self._door is None or self._failures[client] < MOST_IN_A_ROW:
+            return
+        del self._failures[client]
+        self._flights.drop(client)
+        if client in self._tallies:
+            self._leave(client)
+        times = f"could not answer {MOST_IN_A_ROW} times in a row"
+        self._door.turn_away(client, f"{times}: {reason}")
 
     def _leave(self, client: ClientId, **why: str) -> None:
         if self._agreement.live and self._known is None:
@@ -431,6 +466,7 @@ class Coordinator:
         self._state = state
         self._gone.discard(client)
         self._refusals.forgive(client)
+        self._failures.pop(client, None)
         tally = self._tallies.setdefault(client, Tally())
         tally.messages += 1
         tally.bytes += len(reply.data)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -27,6 +27,9 @@ class Reply:
 class Failure:
     """No answer came; `gone` means none will come again. Ticket -1: unasked.
 
+    `lost` means that the network had a request and has it no more, whether or not the
+    client ever saw it: it is not the client that failed.
+
     The reason may come from the other side: it is a plain line from the moment it is
     made, whatever engine makes it.
     """
@@ -35,6 +38,7 @@ class Failure:
     client: ClientId
     reason: str
     gone: bool = False
+    lost: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", plain(self.reason))
@@ -70,9 +74,25 @@ class Transport(Protocol):
 
     @property
     def round(self) -> int:
-        """Number of the round that is under way."""
+        """Number of the round that is under way, such as answers of every client."""
         ...
 
     def close(self) -> None:
         """Let go of everything."""
+        ...
+
+
+class Door(Protocol):
+    """Where clients come and go by themselves: what can be done about those who go."""
+
+    def missing(self) -> Collection[ClientId]:
+        """Return clients that are away and still waited for."""
+        ...
+
+    def go_on_without(self, clients: Collection[ClientId]) -> None:
+        """Note that these clients are not waited for any more."""
+        ...
+
+    def turn_away(self, client: ClientId, reason: str) -> None:
+        """Leave out a client that is here, and tell it why."""
         ...

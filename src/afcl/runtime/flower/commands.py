@@ -13,14 +13,14 @@ from afcl.exceptions import InputError
 from afcl.owner_only import write_whole
 from afcl.runtime.flower.environment import scripts, without_proxy
 from afcl.runtime.flower.network import at, split_address, unreachable
-from afcl.runtime.live.engine import Tls
+from afcl.runtime.live.engine import EngineSilent, Tls
 
 #: The app that is handed to the engine: no code, only where the library has it.
 APP = Path(__file__).parent / "app"
 #: The connection's name in the engine's own configuration.
 _LINK = "afcl"
 #: Seconds for a command to be answered.
-_PATIENCE = 300.0
+_PATIENCE = 60.0
 
 
 def submit(
@@ -96,7 +96,7 @@ def _flwr(
     address = at(host, port)
     ca = None if tls is None else tls.ca.resolve()
     if why := unreachable(address, ca):
-        raise InputError(why)
+        raise EngineSilent(why)
     secured = "insecure = true" if ca is None else f"root-certificates = {_quoted(ca)}"
     save(
         Path(env["FLWR_HOME"], "config.toml"),
@@ -113,7 +113,8 @@ def _flwr(
             timeout=_PATIENCE,
         )
     except subprocess.TimeoutExpired as error:
-        raise InputError(f"the engine did not answer in {_PATIENCE:.0f} s") from error
+        text = f"the engine did not answer in {_PATIENCE:.0f} s"
+        raise EngineSilent(text) from error
     try:
         output: dict[str, Any] = json.loads(done.stdout)
     except ValueError:

@@ -18,6 +18,7 @@ from afcl.runtime.flower.logs import GIVE_CA, refusal
 from afcl.runtime.flower.network import (
     LOOPBACK,
     at,
+    clocks_apart,
     free_port,
     require_free,
     unreachable,
@@ -94,7 +95,8 @@ class FlowerNode(_Process):
         """Return why the coordinator does not let this site in, if it does not."""
         reason = refusal(self.log)
         if reason is None:
-            return None
+            alive = self.alive
+            return None if alive else clocks_apart(self._address, self._ca)
         return unreachable(self._address, self._ca) or reason
 
 

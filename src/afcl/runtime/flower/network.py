@@ -7,6 +7,9 @@ import errno
 import http.client
 import socket
 import ssl
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from afcl.exceptions import InputError
@@ -14,6 +17,9 @@ from afcl.runtime.flower.logs import GIVE_CA, meaning
 
 #: Where this machine reaches itself.
 LOOPBACK = "127.0.0.1"
+#: Seconds by which a site's clock may be ahead of the coordinator's, or behind it; a
+#: second less than Flower allows, as the coordinator tells its time in whole seconds.
+AHEAD, BEHIND = 4.0, 304.0
 
 
 def free_port() -> int:
@@ -75,19 +81,10 @@ def unreachable(address: str, ca: Path | None) -> str | None:
     host, port = split_address(address)
     if not host or not port.isdigit():
         return f"{address!r} is no address: write it as HOST:PORT"
-    connection = http.client.HTTPConnection(host, int(port), timeout=5)
-    if ca is not None:
-        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        try:
-            trusted.load_verify_locations(ca)
-        except OSError:  # of which ssl.SSLError is one
-            return f"{ca} is no certificate: use the coordinator's ca.crt"
-        connection = http.client.HTTPSConnection(
-            host, int(port), timeout=5, context=trusted
-        )
     try:
-        connection.request("GET", "/health")
-        code = connection.getresponse().status
+        code = _health(host, int(port), ca).status
+    except _NoCertificate:
+        return f"{ca} is no certificate: use the coordinator's ca.crt"
     except ssl.SSLError as error:
         return meaning(str(error)) or f"no TLS with {address}: {error}"
     except (http.client.HTTPException, ConnectionResetError):
@@ -95,6 +92,48 @@ def unreachable(address: str, ca: Path | None) -> str | None:
         return f"{other}: {GIVE_CA}"
     except OSError:
         return f"nobody answers at {address}: is the coordinator running?"
+    return None if code == 200 else f"what answers at {address} is no coordinator"
+
+
+def clocks_apart(
+    address: str, ca: Path | None, now: Callable[[], float] = time.time
+) -> str | None:
+    """Return in one line that a site's clock is too far from the coordinator's, if so.
+
+    Every request of a site is signed with its time. The engine refuses times that have
+    not come yet, or are long past, and says nothing to the site, which ends.
+    """
+    host, port = split_address(address)
+    try:
+        date = _health(host, int(port), ca).headers["Date"]
+        ahead = now() - parsedate_to_datetime(date).timestamp()
+    except (OSError, http.client.HTTPException, TypeError, ValueError):
+        return None
+    if -BEHIND < ahead < AHEAD:
+        return None
+    side = "ahead of" if ahead > 0 else "behind"
+    return (
+        f"this machine's clock is {abs(ahead):.0f} s {side} the coordinator's, so that "
+        "it is not believed: set both (by NTP, say) and join again"
+    )
+
+
+class _NoCertificate(OSError):
+    """A file is no certificate."""
+
+
+def _health(host: str, port: int, ca: Path | None) -> http.client.HTTPResponse:
+    """Return how a coordinator says that it is well; its headers are all read."""
+    connection = http.client.HTTPConnection(host, port, timeout=5)
+    if ca is not None:
+        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            trusted.load_verify_locations(ca)
+        except OSError as error:  # of which ssl.SSLError is one
+            raise _NoCertificate from error
+        connection = http.client.HTTPSConnection(host, port, timeout=5, context=trusted)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse()
     finally:
         connection.close()
-    return None if code == 200 else f"what answers at {address} is no coordinator"

@@ -26,6 +26,7 @@ from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import environment as flower_environment
 from afcl.runtime.flower.network import LOOPBACK, at, free_port
 from afcl.runtime.flower.superlink import start_superlink
+from afcl.runtime.live.farewell import is_served
 from afcl.runtime.live.membership import Membership, keep_membership
 from afcl.runtime.live.server import read_failure
 from afcl.runtime.results import RESULT
@@ -119,7 +120,7 @@ def _wait(
 ) -> None:
     """Wait for the result, or say why there will be none."""
     looked = time.monotonic()
-    while not (folder / RESULT).is_file():
+    while not is_served(folder):
         failure = read_failure(folder)
         if failure is not None:
             raise InputError(failure)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from afcl._typing import ClientId
 from afcl.core.messages import Hello, refuse_unless
 from afcl.core.tasks import SecureHello
-from afcl.core.terms import Aside, AskAnnouncement, Noted, Refusal
+from afcl.core.terms import Aside, AskAnnouncement, Refusal
 from afcl.data.features import Embedding
 from afcl.exceptions import RejectedMessage
 from afcl.privacy.identity import mask_key, verify
@@ -29,6 +29,7 @@ from afcl.runtime.live.announcement import Announcement, check, check_owner
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.kinds import features_of
 from afcl.runtime.live.notes import SiteAgreement
+from afcl.runtime.live.requests import Requests
 from afcl.runtime.live.roster import Roster
 from afcl.runtime.live.settlement import admit, settle
 from afcl.runtime.transport import Failure, Reply, Ticket
@@ -40,6 +41,8 @@ LARGEST_MESSAGE = 64 << 20
 LONGEST_ASIDE = 1 << 10
 #: What is written down of such a site.
 ASIDE = "takes no part, for want of rows without gaps; they are labelled at the end"
+#: Of a site that comes when all has been said.
+OVER = "the run is over and this site took no part in it: wait for the next one"
 
 
 class Admission:
@@ -106,6 +109,7 @@ class Admission:
         self._enrolled, self._unwelcome = enrolled, unwelcome
         self.expected, self.absence = expected, absence
         self._clock, self._sleep = clock, sleep
+        self._requests = Requests(engine, lambda: self._clock())
         self._say: Say = _silent
         self._agreement: SiteAgreement | None = None
         #: Addresses that were turned away, and why, for as long as they stay.
@@ -116,17 +120,21 @@ class Admission:
         self._given_up: set[int] = set()
         #: What they were asked to sign.
         self._challenges: dict[int, str] = {}
-        #: The coordinator's requests that are under way, and those answered.
-        self._flights: dict[Ticket, ClientId] = {}
-        self._delivered: dict[Ticket, ClientId] = {}
         self._greeted: set[ClientId] = set()
         #: Clients that take no part, and are told the end.
         self._aside: set[ClientId] = set()
         self._here: set[int] = set()
         self._inbox: list[Reply | Failure] = []
+        #: Clients that went away and may come back, and those not waited for.
+        self._lost: set[ClientId] = set()
+        self._gone: set[ClientId] = set()
         #: Clients that could be asked something since the last tick.
         self._idle: set[ClientId] = set()
+        #: Answers so far, first messages apart, and the rounds they make.
+        self._answers = sum(entry.contact > 0 for entry in journal.log)
         self._round = 0
+        #: Whether the run is over: only who took part is spoken with.
+        self._over = False
         self._idle_since = clock()
         #: Whether the last wait was as long as can be.
         self._in_vain = False
@@ -240,18 +248,44 @@ class Admission:
         """See who is here, hear what came back, ask who is new."""
         now = set(self.engine.nodes())
         lost, returned = self._here - now, now - self._here
-        for client, address in self.roster.addresses.items():
-            if address in lost:
-                self._inbox.append(Failure(-1, client, "is gone", gone=True))
-                self._forget_flights(client)
-            elif address in returned:
-                self._idle.add(client)
         self._here = now
+        for client, address in self.roster.addresses.items():
+            if address in lost and client not in self._gone:
+                self._lost.add(client)
+            elif address in returned:
+                self._is_back(client)
+        self._part_with_lost()
         # Who was refused and went away may have mended what was wrong.
         self._refused = {a: why for a, why in self._refused.items() if a in now}
         for answer in self.engine.poll():
             self._sort(answer)
+        self._requests.send_again(self.roster.addresses, self._here)
         self._ask_who_is_new()
+
+    def _is_back(self, client: ClientId) -> None:
+        """Ask who was away what it was being asked, or something new."""
+        self._lost.discard(client)
+        self._gone.discard(client)
+        self._idle.add(client)
+        self._requests.hurry(client)
+
+    def _part_with_lost(self) -> None:
+        """Count the lost as gone while enough others are here; else wait for them."""
+        if not self._lost or len(self.present()) < self.min_clients:
+            return
+        for client in sorted(self._lost):
+            self._inbox.append(Failure(-1, client, "is gone", gone=True))
+            self._requests.drop(client)
+        self._gone |= self._lost
+        self._lost.clear()
+
+    def present(self) -> list[ClientId]:
+        """Return the clients that were let in and are here."""
+        return [
+            client
+            for client, address in sorted(self.roster.addresses.items())
+            if address in self._here and address in self.roster.announced
+        ]
 
     def _ask_who_is_new(self) -> None:
         """Ask who is new, and forget who is gone: it is asked again when it is back."""
@@ -277,20 +311,21 @@ class Admission:
         if ticket in self._asked:
             address, _ = self._asked.pop(ticket)
             self._given_up.discard(address)
-            self._hear_announcement(address, answer)
-        elif ticket in self._flights:
-            client = self._flights.pop(ticket)
-            self._delivered[ticket] = client
-            if _is_aside(answer):
-                self._aside.add(client)
-                answer = Failure(ticket, client, ASIDE)
-            self._inbox.append(replace(answer, client=client))
-        elif ticket in self._delivered:
-            self._say("duplicate", client=self._delivered[ticket])
-
-    def _forget_flights(self, client: ClientId) -> None:
-        kept = {ticket: c for ticket, c in self._flights.items() if c != client}
-        self._flights = kept
+            if not (isinstance(answer, Failure) and answer.lost):  # else asked again
+                self._hear_announcement(address, answer)
+            return
+        client = self._requests.twice(ticket)
+        if client is not None:
+            self._say("duplicate", client=client)
+        heard = self._requests.hear(answer)
+        if heard is not None:
+            told, contact = heard
+            if _is_aside(told):
+                self._aside.add(told.client)
+                told = Failure(told.ticket, told.client, ASIDE)
+            self._gone.discard(told.client)
+            self._inbox.append(told)
+            self._answers += contact > 0 and isinstance(told, Reply)
 
     def _hear_announcement(self, address: int, answer: Reply | Failure) -> None:
         """Note who is there; who cannot announce itself is not asked again."""
@@ -312,8 +347,13 @@ class Admission:
             return
         for other in others:
             del self.roster.announced[other]
+        if self._over and site.name not in self.roster.names.values():
+            self._refuse(address, OVER, site.name)
+            return
         self.roster.announce(address, site, answer.data)
-        if self._agreement is None:
+        if self._over:
+            self._let_in(address)
+        if self._over or self._agreement is None:
             return
         reason, notes = admit(self._agreement, self.request, site)
         if reason is not None:
@@ -345,7 +385,7 @@ class Admission:
     def _let_in(self, address: int) -> None:
         """Let in who fits, whether it is new or back."""
         entry = self.roster.let_in(address)
-        self._idle.add(entry.client)
+        self._is_back(entry.client)
         self.journal.record(entry)
         site = self.roster.announced[address]
         self._say(
@@ -367,17 +407,15 @@ class Admission:
 
     def members(self) -> list[ClientId]:
         """Clients that were let in, are here, and are not being asked something."""
-        busy = set(self._flights.values()) | {answer.client for answer in self._inbox}
-        return [
-            client
-            for client, address in sorted(self.roster.addresses.items())
-            if address in self._here and client not in busy | self._aside
-        ]
+        busy = {*self._requests.clients, *(answer.client for answer in self._inbox)}
+        if not self._over:
+            busy |= self._aside
+        return [client for client in self.present() if client not in busy]
 
     def send(self, client: ClientId, contact: int, data: bytes) -> Ticket:
         """Send a request to where the client is now."""
-        ticket = self.engine.send(self.roster.addresses[client], data)
-        self._flights[ticket] = client
+        where = self.roster.addresses[client]
+        ticket = self._requests.send(client, contact, data, where)
         self._idle.discard(client)
         if contact == 0:
             self._greeted.add(client)
@@ -386,21 +424,23 @@ class Admission:
     def advance(self) -> None:
         """Wait until something has come back, or somebody can be asked something.
 
-        After a wait in vain there is none: the coordinator may have gone on without
-        somebody, and then others are to be asked at once.
+        That nobody is here is no reason not to wait. After a wait in vain there is
+        none: the coordinator may have gone on without somebody, and then others are to
+        be asked at once.
         """
-        self._round += 1
         wait = 0.0 if self._in_vain else self.patience
         until, self._in_vain = self._clock() + wait, False
+        expecting = self.expecting()
         while True:
             self._look()
             if self._inbox or self._idle:
                 self._idle.clear()
                 self._idle_since = self._clock()
                 return
-            over = not self._flights and not self.expecting()
-            if self._clock() >= until or over:
-                self._in_vain = wait > 0 and not over
+            if expecting and not self._requests.clients and not self.expecting():
+                return  # whoever the run was kept open for has not come
+            if self._clock() >= until:
+                self._in_vain = wait > 0
                 return
             self._sleep(self.pause)
 
@@ -418,36 +458,71 @@ class Admission:
 
     @property
     def round(self) -> int:
-        """Number of times something was waited for."""
+        """Answers that a client has given, on average over all that were let in."""
+        given = self._answers // max(1, len(self.roster.names))
+        self._round = max(self._round, given)
         return self._round
+
+    # -------------------------------------------------------------- who is away
+
+    def missing(self) -> list[ClientId]:
+        """Return the clients that are away and still waited for."""
+        away = self.roster.addresses.keys() - self.present() - self._gone
+        return sorted(away)
+
+    def go_on_without(self, clients: Collection[ClientId]) -> None:
+        """Wait for these no more, and say so where they are missed.
+
+        Who is here and silent is not asked anything else: it has something to answer.
+        """
+        for client in set(clients) - {*self.present()}:
+            self._requests.drop(client)
+        self._gone |= set(clients)
+        self._lost -= set(clients)
+        left = len(self.roster.names) - len(self._gone)
+        if left < self.min_clients:
+            names = ", ".join(self.roster.names[client] for client in sorted(clients))
+            self._say(
+                "note",
+                text=f"nothing came of {names} for {self.patience:g} s: the run goes "
+                f"on with {left} of the {self.min_clients} sites it wants "
+                "(--min-clients)",
+            )
+
+    def turn_away(self, client: ClientId, reason: str) -> None:
+        """Leave out who is here, and tell it why; it may come back when that is mended.
+
+        Then it is asked to announce itself as if it were new.
+        """
+        self._requests.drop(client)
+        self._gone.add(client)
+        name = self.roster.names[client]
+        self._refuse(self.roster.addresses[client], reason, name)
 
     def close(self) -> None:
         """Nothing to let go of: the engine is still needed for the end."""
 
     # -------------------------------------------------------------- the end
 
-    def announce_end(
-        self, messages: Callable[[ClientId], bytes], grace: float
-    ) -> list[str]:
-        """Send everybody who is here how it ended; return who has noted it."""
-        until = self._clock() + grace
-        waiting: dict[Ticket, ClientId] = {}
-        sent: set[ClientId] = set()
-        noted: list[str] = []
-        while self._clock() < until:
-            now = set(self.engine.nodes())
-            for client, address in sorted(self.roster.addresses.items()):
-                if address in now and client not in sent:
-                    sent.add(client)
-                    waiting[self.engine.send(address, messages(client))] = client
-            for answer in self.engine.poll():
-                client = waiting.pop(answer.ticket, -1)
-                if client >= 0 and _is_noted(answer):
-                    noted.append(self.roster.names[client])
-            if not waiting:
-                break
-            self._sleep(self.pause)
-        return noted
+    def to_be_told(self) -> list[str]:
+        """Return the names of those let in, but for who was turned away since."""
+        addresses = self.roster.addresses.items()
+        known = [c for c, address in addresses if address in self.roster.announced]
+        return [self.roster.names[client] for client in known]
+
+    def close_doors(self, journal: Journal) -> None:
+        """Speak with nobody from now on who has not taken part; remember it here."""
+        self._over, self.journal = True, journal
+
+    def busy(self) -> bool:
+        """Whether somebody who is here is being asked something, or has answered."""
+        asked = {*self._requests.clients} & {*self.present()}
+        return bool(asked or self._inbox or self._awaited())
+
+    def look(self) -> None:
+        """Rest, and see what is new."""
+        self._sleep(self.pause)
+        self._look()
 
 
 def _is_aside(answer: Reply | Failure) -> bool:
@@ -456,15 +531,6 @@ def _is_aside(answer: Reply | Failure) -> bool:
         return False
     try:
         return isinstance(decode(answer.data), Aside)
-    except RejectedMessage:
-        return False
-
-
-def _is_noted(answer: Reply | Failure) -> bool:
-    if isinstance(answer, Failure):
-        return False
-    try:
-        return isinstance(decode(answer.data, LARGEST_MESSAGE), Noted)
     except RejectedMessage:
         return False
 

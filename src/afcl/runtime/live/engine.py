@@ -24,15 +24,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
+from afcl.exceptions import InputError
+
 if TYPE_CHECKING:  # either end of an engine loads nothing more than it must
     from afcl.runtime.transport import Failure, Reply, Ticket
+
+
+class EngineSilent(InputError):
+    """The engine does not answer; it may be busy, so it is worth to ask it again."""
 
 
 class Engine(Protocol):
     """What the server needs of a network: who is reachable, send, what came back.
 
-    `client` of its replies and failures is an address. One request at a time is under
-    way to an address.
+    `client` of its replies and failures is an address. A request that is not answered
+    in time is sent again, with another ticket; whichever answer comes first counts. A
+    :class:`~afcl.runtime.transport.Failure` that is the engine's, not the site's, is
+    `lost`.
     """
 
     def nodes(self) -> Sequence[int]:
@@ -90,7 +98,10 @@ class Server(Running, Protocol):
     """The coordinator's side."""
 
     def enrol(self, public_key: Path) -> None:
-        """Let the owner of a key join; once more does no harm."""
+        """Let the owner of a key join; once more does no harm.
+
+        Raises :class:`EngineSilent`, as `trouble` does, if the engine does not answer.
+        """
         ...
 
     def begin(self) -> None:

@@ -34,7 +34,7 @@ from afcl.runtime.live.numbered import (
     State,
     forget_whom_was_asked,
 )
-from afcl.runtime.live.server import RunPlan, serve_run
+from afcl.runtime.live.server import Before, RunPlan, serve_run
 from afcl.runtime.live.staying import answer_folder, run_name
 from afcl.runtime.results import RESULT, read_result, write_result
 from afcl.runtime.transport import Failure, Reply, Ticket
@@ -86,20 +86,20 @@ def _answer(engine: Engine, folder: Path, plan: RunPlan, state: State) -> State:
         replace(
             plan,
             run=run_name(plan.run, state.number),
+            serve_end=0.0,
             standing=None,
         ).write(own)
         state = replace(state, stage=RUNNING)
         state.write(folder)
-        serve_run(
-            engine,
-            own,
-            door=folder,
-            numbers=before.roster,
-            unwelcome=state.has_forgotten,
-            expected=state.expected,
-            absence=plan.standing.forget_after,
-            named=named,
+        known = Before(
+            folder,
+            before.roster,
+            state.has_forgotten,
+            state.expected,
+            plan.standing.forget_after,
+            named,
         )
+        serve_run(engine, own, known)
     write_result(folder, read_result(own), {})
     found = replace(state, newest=state.number, stage=WAITING, reason="")
     found.write(folder)

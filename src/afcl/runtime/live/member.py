@@ -36,6 +36,7 @@ from afcl.privacy.ledger import DataSet, Ledger
 from afcl.privacy.levels import PLAIN, parse_level
 from afcl.runtime.agreement import quoted
 from afcl.runtime.codec import decode, encode
+from afcl.runtime.live.answers import remember, remembered
 from afcl.runtime.live.introduction import introduction, signed
 from afcl.runtime.live.keyring import acquainted, task_of, with_proof
 from afcl.runtime.live.membership import (
@@ -103,6 +104,9 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
             folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
         )
         return encode(Noted(run))
+    known = _said_before(folder, member, asked, request)
+    if known is not None:
+        return known
     pinned = _among_members(_pinned(member, asked, request), asked)
     own = member.own_rows(_whole(asked))
     source = own.source
@@ -134,9 +138,27 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
         views.note("rows")
     secret = kept_secret(folder / SECRET)
     site = Site(given.rows, given.columns, secret, views, member.gaps)
-    reply = _work(folder, site, request)
+    site.memory = _memory(folder)
+    reply = site.answer(request)
     if member.key and isinstance(asked, AskHello):
-        return with_proof(joined, asked.terms, reply)
+        reply = with_proof(joined, asked.terms, reply)
+    memory = b"" if site.memory is None else encode(site.memory)
+    remember(folder, joined, request, reply, memory)
+    _keep_memory(folder, memory)
+    return reply
+
+
+def _said_before(
+    folder: Path, member: Membership, asked: Any, request: bytes
+) -> bytes | None:
+    """Return what was answered to this request before, whatever the rows are now."""
+    known = remembered(folder, member, request) if member.fingerprint else None
+    if known is None or not isinstance(asked, AskHello | AskStep):
+        return None
+    reply, memory = known
+    # The last answer may have been cut off before its memory was kept.
+    if not member.steps or member.steps[-1] == hashlib.sha256(request).hexdigest():
+        _keep_memory(folder, memory)
     return reply
 
 
@@ -299,12 +321,12 @@ def check_terms(member: Membership, terms: Terms) -> None:
         )
 
 
-def _work(folder: Path, site: Site, request: bytes) -> bytes:
-    """Answer with the memory of the last time, and keep the new one."""
+def _memory(folder: Path) -> Any:
+    """Return what the method remembers of the last time, None if it does not."""
     kept = folder / MEMORY
-    if kept.is_file():
-        site.memory = decode(kept.read_bytes())
-    reply = site.answer(request)
-    if site.memory is not None:
-        write_whole(kept, encode(site.memory))
-    return reply
+    return decode(kept.read_bytes()) if kept.is_file() else None
+
+
+def _keep_memory(folder: Path, memory: bytes) -> None:
+    if memory:
+        write_whole(folder / MEMORY, memory)

@@ -20,16 +20,17 @@ from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.privacy.levels import parse_level
 from afcl.runtime.agreement import MAX_ROWS, AgreementRequest, Scale
-from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.enrolment import enrolled_keys
+from afcl.runtime.live.farewell import END_JOURNAL, Farewell, keep_end
 from afcl.runtime.live.numbered import Standing
 from afcl.runtime.requirements import requirements
 from afcl.runtime.results import (
     JOURNAL,
+    RESULT,
     TRACE,
     describe,
     describe_site,
@@ -70,7 +71,9 @@ class RunPlan:
     linger
         Seconds the run stays open for late joiners after it could end.
     grace
-        Seconds to tell the sites the end.
+        Seconds to tell the end to the sites that are there.
+    serve_end
+        Seconds for which a site that is away may come back for it.
     parameters
         What stands in ``result.json``.
     signed
@@ -95,6 +98,7 @@ class RunPlan:
     max_rows: int = MAX_ROWS
     standing: Standing | None = None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    serve_end: float = 0.0
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
@@ -150,28 +154,14 @@ def read_failure(folder: Path) -> str | None:
     return str(json.loads(path.read_text(encoding="utf-8"))["reason"])
 
 
-def serve_run(
-    engine: Engine,
-    folder: Path,
-    *,
-    door: Path | None = None,
-    numbers: Sequence[str] = (),
-    unwelcome: Callable[[str], bool] | None = None,
-    expected: Sequence[str] = (),
-    absence: float = 0.0,
-    named: Callable[[Finished, Mapping[ClientId, str]], Mapping[str, Any]]
-    | None = None,
-) -> None:
-    """Run the plan of a folder to its end, taking up where it was interrupted.
+@dataclass(frozen=True)
+class Before:
+    """What a run knows of those before it, where answer follows answer.
 
-    Parameters
+    Attributes
     ----------
-    engine
-        What carries the messages.
-    folder
-        The run's.
     door
-        Where the enrolled keys are (the run's folder).
+        Where the enrolled keys are; None: in the run's folder.
     numbers
         Sites of earlier runs, by the numbers that they keep.
     unwelcome
@@ -181,7 +171,43 @@ def serve_run(
     named
         Returns what is added to the result: how its clusters are called.
     """
+
+    door: Path | None = None
+    numbers: Sequence[str] = ()
+    unwelcome: Callable[[str], bool] | None = None
+    expected: Sequence[str] = ()
+    absence: float = 0.0
+    named: Callable[[Finished, Mapping[ClientId, str]], Mapping[str, Any]] | None = None
+
+
+#: Of a run that is none of several.
+ALONE = Before()
+
+
+def serve_run(engine: Engine, folder: Path, before: Before = ALONE) -> None:
+    """Run the plan of a folder to its end, taking up where it was interrupted.
+
+    A folder that has its result is served its end, for who has missed it.
+    """
     plan = RunPlan.read(folder)
+    with _Recorder(folder) as recorder:
+        admission = None
+        if not (folder / RESULT).is_file():
+            admission = _run(plan, engine, folder, recorder.trace, before)
+        with Journal(folder / END_JOURNAL, plan.run) as journal:
+            if admission is None:
+                admission = _admission(plan, engine, folder, journal, before)
+
+            def say(text: str) -> None:
+                recorder.trace.add("note", tick=0, text=text, at=time.time())
+
+            Farewell(folder, admission, journal, say).serve(plan.grace)
+
+
+def _run(
+    plan: RunPlan, engine: Engine, folder: Path, trace: Trace, before: Before
+) -> Admission:
+    """Bring a run to its result; return who reaches its sites."""
     spec = Spec(
         get_method(plan.method),
         plan.options,
@@ -190,41 +216,50 @@ def serve_run(
         run=plan.run,
         max_rows=plan.max_rows,
     )
-    with Journal(folder / JOURNAL, plan.run) as journal, _Recorder(folder) as recorder:
-        admission = Admission(
-            engine,
-            plan.run,
-            plan.request(),
-            plan.min_clients,
-            journal,
-            patience=plan.patience,
-            linger=plan.linger,
-            enrolled=partial(enrolled_keys, door or folder) if plan.signed else None,
-            numbers=numbers,
-            unwelcome=unwelcome,
-            expected=expected,
-            absence=absence,
-        )
+    with Journal(folder / JOURNAL, plan.run) as journal:
+        admission = _admission(plan, engine, folder, journal, before)
         coordinator = Coordinator(
             spec,
             admission,
             journal=journal,
-            trace=recorder.trace,
+            trace=trace,
             clock=time.time,
             agreement=admission,
             patience=plan.patience,
+            door=admission,
+            timer=time.monotonic,
         )
         finished = coordinator.run()
         names = admission.roster.names
         result = _result(plan, finished, names)
-        if named is not None:
-            result |= named(finished, names)
+        if before.named is not None:
+            result |= before.named(finished, names)
             for change in result["changes"]:
-                recorder.trace.add("change", tick=0, **change, at=time.time())
-        noted = admission.announce_end(_farewell(finished, result), plan.grace)
-        text = f"told the end to {', '.join(noted)}"
-        recorder.trace.add("note", tick=0, text=text, at=time.time())
+                trace.add("change", tick=0, **change, at=time.time())
+        finish = _farewell(finished, result)
+        served = admission.to_be_told()
+        keep_end(folder, journal, finish, served, plan.serve_end)
     write_result(folder, result, {})
+    return admission
+
+
+def _admission(
+    plan: RunPlan, engine: Engine, folder: Path, journal: Journal, before: Before
+) -> Admission:
+    return Admission(
+        engine,
+        plan.run,
+        plan.request(),
+        plan.min_clients,
+        journal,
+        patience=plan.patience,
+        linger=plan.linger,
+        enrolled=partial(enrolled_keys, before.door or folder) if plan.signed else None,
+        numbers=before.numbers,
+        unwelcome=before.unwelcome,
+        expected=before.expected,
+        absence=before.absence,
+    )
 
 
 class _Recorder:
@@ -265,20 +300,11 @@ def _result(
     return result
 
 
-def _farewell(
-    finished: Finished, result: Mapping[str, Any]
-) -> Callable[[ClientId], bytes]:
-    """Return what each client is sent at the end: nothing about the other sites.
+def _farewell(finished: Finished, result: Mapping[str, Any]) -> Finish:
+    """Return what every client is sent at the end: nothing about the other sites.
 
     The tree stays here too: it counts rows per seed, finer than any cluster.
     """
     own = ("sites", "tree", "notes", "history")
-    kept = {k: v for k, v in result.items() if k not in own}
-    shown = json.dumps(kept)
-    answer = Answer.of(finished.clustering)
-
-    def message(client: ClientId) -> bytes:
-        terms = replace(finished.terms, client=client)
-        return encode(Finish(terms, answer, shown))
-
-    return message
+    shown = json.dumps({k: v for k, v in result.items() if k not in own})
+    return Finish(finished.terms, Answer.of(finished.clustering), shown)

@@ -17,6 +17,7 @@ from afcl.data.features import Feature
 from afcl.data.tables import Table
 from afcl.methods import get_method
 from afcl.runtime.codec import decode
+from afcl.runtime.live.answers import forget
 from afcl.runtime.live.facts import read_facts
 from afcl.runtime.live.kinds import features_of
 from afcl.runtime.live.level_names import names_key
@@ -73,6 +74,7 @@ def take_home(folder: Path, member: Membership, own: OwnRows, asked: Finish) -> 
         result["site"]["set_aside"] = site.set_aside
     write_result_file(folder, result, private=True)
     keep_membership(folder, replace(member, state=DONE))
+    forget(folder)
 
 
 def _by_its_names(member: Membership, own: OwnRows, terms: Terms) -> dict[str, Any]:
