@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import time
 from collections.abc import Iterable
@@ -25,6 +23,7 @@ from afcl.cli.settings import (
     bounds,
     settings,
 )
+from afcl.durable import replacing
 from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
@@ -335,9 +334,8 @@ def enrol(
     to = folder / ENROLLED
     to.mkdir(parents=True, exist_ok=True)
     for key in keys:
-        part = to / f".{key.name}"
-        shutil.copy(key, part)
-        os.replace(part, to / key.name)
+        with replacing(to / key.name, "wb", part=to / f".{key.name}") as file:
+            file.write(key.read_bytes())
         typer.echo(f"{key.name} may join the run in {folder}")
 
 
