@@ -46,6 +46,16 @@ def write_whole(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def put_aside(path: Path, data: bytes) -> Path:
+    """Keep a damaged file under another name, for its owner alone; return which."""
+    number = 1
+    while (aside := path.with_name(f"{path.stem}.damaged-{number}")).exists():
+        number += 1
+    with replacing(aside, "wb", opener=owner_only) as file:
+        file.write(data)
+    return aside
+
+
 @contextmanager
 def all_owner_only() -> Iterator[None]:
     """Make whatever this process and its children make meanwhile the owner's alone."""

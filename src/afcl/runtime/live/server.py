@@ -25,6 +25,7 @@ from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.enrolment import enrolled_keys
+from afcl.runtime.live.retelling import opening
 from afcl.runtime.requirements import requirements
 from afcl.runtime.results import (
     JOURNAL,
@@ -34,7 +35,7 @@ from afcl.runtime.results import (
     write_result,
     write_text,
 )
-from afcl.trace import Event, Trace, read_trace, to_line
+from afcl.trace import TraceFile
 
 #: What the run is, written before it begins.
 PLAN = "plan.json"
@@ -138,7 +139,11 @@ def serve_run(engine: Engine, folder: Path) -> None:
         run=plan.run,
         max_rows=plan.max_rows,
     )
-    with Journal(folder / JOURNAL, plan.run) as journal, _Recorder(folder) as recorder:
+    with (
+        Journal(folder / JOURNAL, plan.run) as journal,
+        TraceFile(folder / TRACE) as recorder,
+    ):
+        _mend(recorder, spec, journal)
         admission = Admission(
             engine,
             plan.run,
@@ -166,27 +171,14 @@ def serve_run(engine: Engine, folder: Path) -> None:
     write_result(folder, result, {})
 
 
-class _Recorder:
-    """The trace of a run, gone on with where it stopped."""
-
-    def __init__(self, folder: Path) -> None:
-        path = folder / TRACE
-        before = read_trace(path).events if path.is_file() else []
-        text = "".join(to_line(event) + "\n" for event in before)
-        write_text(path, text, private=True)  # without a line that was cut off
-        self._file = path.open("a", encoding="utf-8")
-        self.trace = Trace(self._write)
-        self.trace.events = list(before)
-
-    def _write(self, event: Event) -> None:
-        self._file.write(to_line(event) + "\n")
-        self._file.flush()
-
-    def __enter__(self) -> _Recorder:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
+def _mend(recorder: TraceFile, spec: Spec, journal: Journal) -> None:
+    """Say what was damaged; have the trace made again if it does not fit any more."""
+    damage = [text for text in (journal.damage, recorder.damage) if text]
+    gone = bool(journal.log) and not recorder.trace.events
+    if damage or gone:
+        recorder.mend(opening(spec, journal), told_again=journal.past() is not None)
+    for text in damage:
+        recorder.trace.add("note", tick=0, text=text, at=time.time())
 
 
 def _result(
