@@ -274,7 +274,7 @@ def test_a_journal_that_has_lost_both_is_refused(path, log):
             journal.past()
 
 
-def test_a_record_that_does_not_fit_on_the_disk_leaves_nothing(path, written):
+def test_a_record_that_does_not_fit_leaves_nothing(path, written, monkeypatch):
     whole = path.read_bytes()
     journal = Journal(path, "run")
     real = journal._file
@@ -294,7 +294,7 @@ def test_a_record_that_does_not_fit_on_the_disk_leaves_nothing(path, written):
         def __getattr__(self, name):
             return getattr(real, name)
 
-    journal._file = Full()
+    monkeypatch.setattr(journal, "_file", Full())
     with journal, pytest.raises(OSError, match=r"No space .*journal\.bin"):
         journal.record(Entry(5, 5, b"x" * 100))
     assert path.read_bytes() == whole

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,8 +24,10 @@ from afcl.cli.settings import (
     bounds,
     settings,
 )
-from afcl.durable import replacing
-from afcl.exceptions import InputError
+from afcl.cli.signals import Ended, ended_by_signals
+from afcl.durable import disk_trouble, remove, replacing
+from afcl.exceptions import InputError, Interrupted, Stopped, Terminated
+from afcl.occupied import occupied
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
 from afcl.runtime.live.engines import DEFAULT, get_launcher
@@ -130,33 +133,33 @@ def serve(
     if insecure and tls is not None:
         raise InputError("--insecure and --tls exclude each other: leave one out")
     folder = Path(out or resume or ".").resolve()
-    if resume is not None:
-        plan = _old_plan(folder)
-        if plan is None:
-            return
-    else:
-        flags = {
-            "min_cell": min_cell,
-            "privacy": privacy,
-            "cohort": cohort,
-            "holders": holders,
-            "allow_one": allow_one,
-            "granularity": granularity,
-            "seed": seed,
-            "columns": tuple(columns),
-        }
-        chosen = settings(config, flags)
-        waits = (patience, linger)
-        plan = _new_plan(folder, chosen, min_clients, ranges, *waits, max_rows)
-    launcher, certificates = get_launcher(engine), None
-    if insecure:
-        print(f"warning: {INSECURE}", file=sys.stderr)
-    else:
-        where = tls or folder / CERTIFICATES
-        certificates = launcher.certificates(where, [*names, host])
-    plan = replace(plan, signed=certificates is not None)
-    plan.write(folder)
-    _coordinate(launcher, folder, plan, host, port, certificates)
+    with occupied(folder, "afcl serve", private=True):
+        if resume is not None:
+            plan = _old_plan(folder)
+            if plan is None:
+                return
+        else:
+            flags = {
+                "min_cell": min_cell,
+                "privacy": privacy,
+                "cohort": cohort,
+                "holders": holders,
+                "allow_one": allow_one,
+                "granularity": granularity,
+                "seed": seed,
+                "columns": tuple(columns),
+            }
+            chosen = settings(config, flags)
+            waits = (patience, linger)
+            plan = _new_plan(folder, chosen, min_clients, ranges, *waits, max_rows)
+        launcher, certificates = get_launcher(engine), None
+        if insecure:
+            print(f"warning: {INSECURE}", file=sys.stderr)
+        else:
+            where = tls or folder / CERTIFICATES
+            certificates = launcher.certificates(where, [*names, host])
+        plan = replace(plan, signed=certificates is not None)
+        _coordinate(launcher, folder, plan, host, port, certificates)
 
 
 def _old_plan(folder: Path) -> RunPlan | None:
@@ -216,7 +219,6 @@ def _new_plan(
     if max_rows is not None:
         plan = replace(plan, max_rows=max_rows)
     plan.request()
-    plan.write(folder)
     if reason:
         print(f"privacy {options['privacy']}: {reason}", file=sys.stderr)
     return plan
@@ -234,20 +236,16 @@ def _coordinate(
     """Start the engine, watch the run, end the engine whatever happens."""
     from afcl.cli.report import write_at_the_end
     from afcl.cli.run import warn_of_fine
-    from afcl.cli.signals import Ended, ended_by_signals
     from afcl.cli.words import headline, trust_in_words
-    from afcl.exceptions import Interrupted
-    from afcl.runtime.live.server import FAILED
     from afcl.runtime.results import read_result
 
-    (folder / FAILED).unlink(missing_ok=True)
-    try:
-        with ended_by_signals(), launcher.serve(folder, host, port, tls) as server:
-            _say_welcome(host, port, tls, plan)
-            _watch(folder, server, keys=tls is not None)
-    except (KeyboardInterrupt, Ended):
-        text = f"stopped; 'afcl serve --resume {folder}' goes on"
-        raise Interrupted(text) from None
+    with (
+        _going_on_later(folder),
+        ended_by_signals(),
+        launcher.serve(folder, host, port, tls) as server,
+    ):
+        known = _begin(folder, plan, server, host, port, tls)
+        _watch(folder, server, known)
     result = read_result(folder)
     page = write_at_the_end(folder)
     look = "" if page is None else f"; look at {page} in a browser"
@@ -256,15 +254,65 @@ def _coordinate(
     _echo(trust_in_words(result))
 
 
-def _watch(folder: Path, server: Server, keys: bool) -> None:
-    """Have the run served; say what is new in it until there is a result."""
+@contextmanager
+def _going_on_later(folder: Path) -> Iterator[None]:
+    """Say how a run that was stopped goes on; or that it has not begun."""
+    from afcl.runtime.live.server import PLAN
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(_how_to_go_on("stopped", folder)) from None
+    except Ended:
+        raise Terminated(_how_to_go_on("ended", folder)) from None
+    except OSError as error:
+        reason = disk_trouble(error)
+        if reason is None or not (folder / PLAN).is_file():
+            raise
+        raise Stopped(_how_to_go_on(reason, folder)) from error
+
+
+def _how_to_go_on(why: str, folder: Path) -> str:
+    from afcl.runtime.live.server import PLAN
+
+    if not (folder / PLAN).is_file():
+        return f"{why} before it began; the same command begins it"
+    return f"{why}; 'afcl serve --resume {folder}' goes on"
+
+
+def _begin(
+    folder: Path, plan: RunPlan, server: Server, host: str, port: int, tls: Tls | None
+) -> set[Path] | None:
+    """Have the run served; return the keys that are enrolled, None: no keys are needed.
+
+    The engine runs; from here on there is something to resume.
+    """
+    from afcl.runtime.heartbeat import HEARTBEAT
+    from afcl.runtime.live.server import FAILED, PLAN
+
+    new = not (folder / PLAN).is_file()
+    for name in (FAILED, HEARTBEAT):
+        remove(folder / name)
+    try:
+        plan.write(folder)
+        _say_welcome(host, port, tls, plan)
+        known = None if tls is None else _enrol_new(folder, server, set())
+        server.begin()
+    except BaseException:
+        if new:
+            remove(folder / PLAN)
+        raise
+    return known
+
+
+def _watch(folder: Path, server: Server, known: set[Path] | None) -> None:
+    """Say what is new in a run until there is a result."""
     from afcl.cli.report import write_at_the_end
     from afcl.cli.status import RunLog
+    from afcl.runtime.heartbeat import read_beat
     from afcl.runtime.live.server import read_failure
     from afcl.runtime.results import RESULT
 
-    known = _enrol_new(folder, server, set()) if keys else set()
-    server.begin()
     log, looked = RunLog(folder), time.monotonic()
     while not (folder / RESULT).is_file():
         _echo(log.new_lines())
@@ -272,18 +320,18 @@ def _watch(folder: Path, server: Server, keys: bool) -> None:
         if failure is not None:
             write_at_the_end(folder)
             raise InputError(failure)
+        beat = read_beat(folder)
+        if beat is not None and beat.stopped:
+            raise Stopped(_how_to_go_on(beat.stopped, folder))
         if not server.alive:
-            raise InputError(
-                f"the engine ended by itself: see {server.log.parent}, then go on with "
-                f"'afcl serve --resume {folder}'"
-            )
+            text = f"the engine ended by itself, see {server.log.parent}"
+            raise Stopped(_how_to_go_on(text, folder))
         if time.monotonic() - looked > LOOK:
             looked = time.monotonic()
             trouble = server.trouble()
             if trouble is not None and not (folder / RESULT).is_file():
-                again = f"'afcl serve --resume {folder}'"
-                raise InputError(f"{trouble}: go on with {again}")
-        if keys:
+                raise Stopped(_how_to_go_on(trouble, folder))
+        if known is not None:
             known = _enrol_new(folder, server, known)
         time.sleep(PAUSE)
     _echo(log.new_lines())

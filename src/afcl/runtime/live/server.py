@@ -18,9 +18,11 @@ from afcl._typing import ClientId
 from afcl.core.terms import Answer, Finish
 from afcl.exceptions import InputError
 from afcl.methods import get_method
+from afcl.occupied import occupied
 from afcl.runtime.agreement import MAX_ROWS, AgreementRequest, Scale
 from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
+from afcl.runtime.heartbeat import Heartbeat
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
 from afcl.runtime.live.engine import Engine
@@ -41,6 +43,10 @@ from afcl.trace import TraceFile
 PLAN = "plan.json"
 #: Why the run failed, if it did.
 FAILED = "failed.json"
+#: What keeps a second coordinator out, in the run's folder.
+LOCK = "coordinator.lock"
+#: Seconds for an earlier one to end.
+LAST = 30.0
 
 
 @dataclass(frozen=True)
@@ -122,15 +128,27 @@ def write_failure(folder: Path, reason: str) -> None:
 
 def read_failure(folder: Path) -> str | None:
     """Return why the run in a folder has failed, None if it has not."""
-    path = folder / FAILED
-    if not path.is_file():
+    try:
+        return str(json.loads((folder / FAILED).read_text(encoding="utf-8"))["reason"])
+    except FileNotFoundError:
         return None
-    return str(json.loads(path.read_text(encoding="utf-8"))["reason"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"the reason cannot be read any more: {folder / FAILED} is damaged"
 
 
 def serve_run(engine: Engine, folder: Path) -> None:
-    """Run the plan of a folder to its end, taking up where it was interrupted."""
-    plan = RunPlan.read(folder)
+    """Run the plan of a folder to its end, taking up where it was interrupted.
+
+    What the disk refuses ends it without a loss: the heartbeat says so.
+    """
+    # A coordinator whose parent was killed may live on for some seconds.
+    alone = occupied(folder, "coordinator", name=LOCK, patience=LAST)
+    with alone, Heartbeat(folder):
+        write_result(folder, _served(engine, folder, RunPlan.read(folder)), {})
+
+
+def _served(engine: Engine, folder: Path, plan: RunPlan) -> dict[str, Any]:
+    """Run a plan to its end, tell the sites, and return the result."""
     spec = Spec(
         get_method(plan.method),
         plan.options,
@@ -168,7 +186,7 @@ def serve_run(engine: Engine, folder: Path) -> None:
         noted = admission.announce_end(_farewell(finished, result), plan.grace)
         text = f"told the end to {', '.join(noted)}"
         recorder.trace.add("note", tick=0, text=text, at=time.time())
-    write_result(folder, result, {})
+    return result
 
 
 def _mend(recorder: TraceFile, spec: Spec, journal: Journal) -> None:
