@@ -95,7 +95,7 @@ def open_folder(folder: Path, identity: str, force: bool) -> dict[str, Any] | No
         raise InputError(f"{folder} is a file: choose a folder with --out")
     held = [folder / name for name in OWN if (folder / name).exists()]
     if held and force:
-        for path in held:
+        for path in (*held, *folder.glob(f"{Path(JOURNAL).stem}.damaged-*")):
             _remove(path)
         held = []
     if held and _identity(folder) != identity:
