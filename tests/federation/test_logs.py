@@ -26,8 +26,8 @@ def test_a_process_that_is_started_again_goes_on_in_its_log(tmp_path: Path):
     log = tmp_path / "log"
     for text in ("first", "second"):
         command = [sys.executable, "-c", f"print('{text}')"]
-        child = Child(command, log=log, cwd=tmp_path, env=environment(tmp_path))
-        assert child.wait(60) == 0
+        with Child(command, log=log, cwd=tmp_path, env=environment(tmp_path)) as child:
+            assert child.wait(60) == 0
         assert read_log(log) == f"{text}\n"
     lines = log.read_text().splitlines()
     assert all(STAMP.match(line) for line in lines)
@@ -84,7 +84,6 @@ def test_a_full_disk_does_not_hold_the_process_up(tmp_path: Path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("logging.StreamHandler.flush", full)
-    monkeypatch.setattr("logging.raiseExceptions", True)
     taken = []
 
     def lines():

@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from io import FileIO
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -40,17 +41,24 @@ def open_log(path: Path) -> FileIO:
     return log
 
 
+class _Patient(RotatingFileHandler):
+    """Writes what it can: a full disk must not hold up the process that speaks."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Go on without this line."""
+
+
 def write_lines(lines: Iterable[bytes], path: Path) -> None:
     """Write what a process says, line by line, until it is silent for good."""
-    logging.raiseExceptions = False  # a full disk must not hold the process up
-    handler = RotatingFileHandler(path, "a", LARGEST, OLD, encoding="utf-8")
+    handler = _Patient(path, "a", LARGEST, OLD, encoding="utf-8", delay=True)
     formatter = logging.Formatter("%(asctime)s %(message)s", _TIME)
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     for line in lines:
         text = line.decode("utf-8", errors="replace").rstrip("\r\n")
         handler.handle(logging.LogRecord("", 0, "", 0, text, None, None))
-    handler.close()
+    with suppress(OSError):
+        handler.close()
 
 
 def read_log(path: Path) -> str:
