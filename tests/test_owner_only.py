@@ -56,7 +56,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("no room")
 
-    monkeypatch.setattr("afcl.owner_only.os.replace", fail)
+    monkeypatch.setattr("afcl.durable.os.replace", fail)
     with pytest.raises(OSError, match="no room"):
         write_whole(path, b"second")
     assert path.read_bytes() == b"first"

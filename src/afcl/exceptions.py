@@ -28,6 +28,14 @@ class Interrupted(AfclError):
     """Somebody stopped it; the message says how to go on."""
 
 
+class Terminated(Interrupted):
+    """Somebody asked the process to end (SIGTERM); the message says how to go on."""
+
+
+class Stopped(AfclError):
+    """It cannot go on now, and nothing is lost; the message says why and how it can."""
+
+
 class PrivacyWarning(UserWarning):
     """A chosen level sends more than summaries; the text says what."""
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from afcl.durable import part_of_this_process, replacing
+
 #: What nobody but the owner may do with anything that is made.
 UMASK = 0o077
 _FILE, _FOLDER = 0o600, 0o700
@@ -37,16 +39,21 @@ def make_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file for its owner alone, so that it is there whole or not at all."""
+    """Write a file for its owner alone: whole or not at all, and to last."""
     make_folder(path.parent)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb", opener=owner_only) as file:
-            file.write(content)
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    part = part_of_this_process(path)
+    with replacing(path, "wb", opener=owner_only, part=part) as file:
+        file.write(content)
+
+
+def put_aside(path: Path, data: bytes) -> Path:
+    """Keep a damaged file under another name, for its owner alone; return which."""
+    number = 1
+    while (aside := path.with_name(f"{path.stem}.damaged-{number}")).exists():
+        number += 1
+    with replacing(aside, "wb", opener=owner_only) as file:
+        file.write(data)
+    return aside
 
 
 @contextmanager

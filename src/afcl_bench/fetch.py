@@ -17,7 +17,6 @@ import io
 import lzma
 import os
 import struct
-import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -31,6 +30,7 @@ import numpy as np
 from afcl import __version__
 from afcl._typing import Floats, Ints
 from afcl.data.errors import fail
+from afcl.durable import part_of_this_process, replacing
 from afcl_bench.sources import SOURCES, Source
 
 #: Where the sets are; the environment variable `AFCL_DATA_MIRROR` names another place.
@@ -275,11 +275,5 @@ def _keep(table: _Table, path: Path) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.replace(draft, path)
-    except BaseException:
-        os.unlink(draft)
-        raise
+    with replacing(path, part=part_of_this_process(path)) as file:
+        file.write(text)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import AnyArray, Ints
+from afcl.durable import part_of_this_process, replacing
 from afcl.exceptions import InputError
 from afcl_bench.spec import Run
 
@@ -80,12 +80,8 @@ class Store:
         """Store a run's record, whole or not at all."""
         path = self.path(record.run)
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
-            beside.write_bytes(_packed(record))
-            os.replace(beside, path)
-        finally:
-            beside.unlink(missing_ok=True)
+        with replacing(path, "wb", part=part_of_this_process(path)) as file:
+            file.write(_packed(record))
 
     def read(self, run: Run) -> Record | None:
         """Return a run's record, None if it has not been made."""

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +26,7 @@ from afcl.cli.status import RunLog
 from afcl.core.terms import CLEAR, DECLARED, HASHED, Category
 from afcl.exceptions import InputError
 from afcl.runtime.agreement import MAX_ROWS
+from afcl.runtime.heartbeat import HEARTBEAT, Beat
 from afcl.runtime.live.engine import EngineSilent
 from afcl.runtime.live.farewell import EndState
 from afcl.runtime.live.membership import (
@@ -49,14 +52,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs end before they begin, with their plan written."""
+    """Runs stop when they have begun, with their plan written."""
 
-    class Broken:
-        def serve(self, *given: object) -> None:
-            raise InputError("no engine here")
+    class Dying:
+        def certificates(self, *given: object) -> object:
+            return SimpleNamespace(ca="ca.crt")
+
+        @contextmanager
+        def serve(self, folder: Path, *given: object) -> Iterator[Any]:
+            log = folder / "engine" / "log"
+            yield SimpleNamespace(begin=lambda: None, alive=False, log=log)
 
     module = import_module("afcl.cli.serve")
-    monkeypatch.setattr(module, "get_launcher", lambda name: Broken())
+    monkeypatch.setattr(module, "get_launcher", lambda name: Dying())
 
 
 def said(capsys: pytest.CaptureFixture[str], code: int, *words: object) -> str:
@@ -331,11 +339,19 @@ PREPARE = {"event": "prepare", "k": 4, "movement": 0.25, "objective": 0.5} | {
 }
 
 
+def beating(folder: Path, at: float, **more: Any) -> None:
+    """Leave a sign of life of this process."""
+    beat = Beat(os.getpid(), socket.gethostname(), at)
+    (folder / HEARTBEAT).write_text(json.dumps({**asdict(beat), **more}))
+
+
 def test_status_tells_who_waits_for_whom(
     capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = here / "r"
     PLAN.write(folder)
+    beating(folder, 299.0)
+    monkeypatch.setattr("time.time", lambda: 300.0)
     assert "waiting for 3 sites" in said(capsys, 0, "status", "r")
     tell(
         folder,
@@ -346,7 +362,6 @@ def test_status_tells_who_waits_for_whom(
         ranges(2, tick=3),
         event("send", 2, 160.0),
     )
-    monkeypatch.setattr("time.time", lambda: 300.0)
     text = said(capsys, 0, "status", "r")
     assert "running, about 3 answers to come, perhaps 20 s" in text
     assert "k = 4 so far; the seeds have moved by 0.25" in text
@@ -355,7 +370,10 @@ def test_status_tells_who_waits_for_whom(
     assert "site-2: 1,000 rows, 0 answers, asked 140 s ago, late" in text
     assert "site-9: refused, it lacks 'x'" in text
     (folder / FAILED).write_text(json.dumps({"reason": "no client said hello"}))
-    assert "failed: no client said hello" in said(capsys, 0, "status", "r")
+    with pytest.raises(SystemExit) as ended:
+        main(["status", "r"])
+    assert ended.value.code == 2
+    assert "failed: no client said hello" in capsys.readouterr().out
     (folder / "result.json").write_text("{}")
     assert "done, 3 sites" in said(capsys, 0, "status", "r")
 
@@ -408,17 +426,8 @@ def test_every_event_has_its_words(here: Path):
 
 @pytest.mark.parametrize("words", [("--insecure",), ()])
 def test_a_run_with_keys_wants_signed_sites(
-    here: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    here: Path, no_engine: None, words: tuple[str, ...]
 ):
-    class Broken:
-        def certificates(self, *given: object) -> object:
-            return object()
-
-        def serve(self, *given: object) -> None:
-            raise InputError("no engine here")
-
-    module = import_module("afcl.cli.serve")
-    monkeypatch.setattr(module, "get_launcher", lambda name: Broken())
     with pytest.raises(SystemExit):
         main(["serve", "--out", "r", *words])
     assert RunPlan.read(here / "r").signed is not bool(words)

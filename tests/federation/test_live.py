@@ -26,6 +26,7 @@ from afcl.data.synthetic import make_sd1
 from afcl.methods import get_method
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.flower.network import free_port
+from afcl.runtime.heartbeat import read_beat
 from afcl.runtime.results import read_result
 from afcl.runtime.simulate import simulate
 from afcl.trace import Event, read_trace
@@ -282,7 +283,42 @@ def test_stopped_by_a_signal(tmp_path: Path, party: Start, number: int):
     site = join(party, port, 0, "--insecure")
     site.says("joined")
     site.signal(number)
-    assert "comes back" in site.ends(130)
+    assert "comes back" in site.ends(128 + number)
     server.signal(number)
-    assert "--resume" in server.ends(130)
+    assert "--resume" in server.ends(128 + number)
+    assert "stopped; 'afcl serve --resume run' goes on" in party("status", "run").ends(
+        3
+    )
     until(lambda: not living(tmp_path), 30)
+
+
+def test_two_servers_in_one_folder_and_one_that_is_killed(tmp_path: Path, party: Start):
+    write_sites(tmp_path, 1)
+    run = tmp_path / "run"
+    server = party(
+        "serve", "--out", "run", "--port", free_port(), "--min-clients", 2, "--insecure"
+    )
+    server.says("Listening")
+    until(lambda: (run / "heartbeat.json").is_file())
+    second = party("serve", "--resume", "run", "--port", free_port(), "--insecure")
+    line = f"another afcl serve (process {server.process.pid}) works in {run}"
+    assert line in second.ends(2)
+    assert "waiting for 2 sites" in party("status", "run").ends(0)
+    server.signal(signal.SIGKILL)
+    server.process.wait(30)
+    until(lambda: read_beat_is_dead(run), 60)
+    assert "stopped; 'afcl serve --resume run' goes on" in party("status", "run").ends(
+        3
+    )
+    third = party("serve", "--resume", "run", "--port", free_port(), "--insecure")
+    third.says("Listening")
+    until(lambda: not read_beat_is_dead(run))
+    # What the first one's engine said is still there, and when.
+    log = (run / "engine" / "superlink.log").read_text(encoding="utf-8")
+    assert log.count("started by afcl") == 2
+    assert all(line[:4].isdigit() for line in log.splitlines() if line)
+
+
+def read_beat_is_dead(run: Path) -> bool:
+    beat = read_beat(run)
+    return beat is None or beat.is_dead()

@@ -29,6 +29,7 @@ from afcl.runtime.flower.commands import APP, nodes, register, status, submit
 from afcl.runtime.flower.environment import environment
 from afcl.runtime.flower.keys import make_site_key
 from afcl.runtime.flower.launcher import start_supernode
+from afcl.runtime.flower.log_file import read_log
 from afcl.runtime.flower.logs import KEY_REFUSED, last_words, node_id, refusal
 from afcl.runtime.flower.network import at, free_port, require_free, unreachable
 from afcl.runtime.flower.superlink import NetworkGuard, start_superlink
@@ -242,7 +243,7 @@ def test_the_exit_code_and_the_output_are_kept(tmp_path):
         env=os.environ,
     ) as child:
         assert child.wait(PATIENCE) == 7
-    assert sorted(child.log.read_text().split()) == ["err", "out"]
+    assert sorted(read_log(child.log).split()) == ["err", "out"]
 
 
 def test_leaving_the_block_ends_the_child(tmp_path):

@@ -299,7 +299,7 @@ def test_folders_are_synced_where_they_can_be(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", watched)
     Ledger(tmp_path / "ledger.json", None).charge(ROWS, "first", FOUR)
     assert opened == [tmp_path]
-    monkeypatch.setattr(files, "_CAN_SYNC_FOLDERS", False)
+    monkeypatch.setattr("afcl.durable._CAN_SYNC_FOLDERS", False)
     Ledger(tmp_path / "ledger.json", None).charge(ROWS, "second", FOUR)
     assert opened == [tmp_path]
 

@@ -1023,4 +1023,4 @@ def test_what_arrives_together_is_synced_together(tmp_path, monkeypatch):
         outcome = simulate(Spec(get_method("afcl")), tables, journal=journal)
         ticks = {entry.tick for entry in journal.log}
     assert sum(t.messages for t in outcome.finished.tallies.values()) == 18
-    assert len(synced) == 1 + len(ticks) == 4
+    assert len(synced) == 2 + len(ticks) == 5  # the head's and the folder's too

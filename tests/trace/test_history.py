@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from afcl.exceptions import InputError
 from afcl.trace import (
     EVENTS,
     Attendance,
@@ -163,14 +162,38 @@ def test_a_growing_trace_is_read_line_by_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    "line",
     [
-        ("{", "line 1 of .* is not JSON"),
-        ("[]", "line 1 of .* is not an event"),
-        ('{"event": "left", "tick": 1}', "event 1 of the trace lacks client"),
+        "{",
+        "[]",
+        "\ufffd",
+        '{"event": "left", "tick": 1}',
+        '{"event": "left", "tick": "1", "client": 0}',
+        '{"event": "note", "tick": 1, "text": null}',
     ],
 )
-def test_a_damaged_line_is_named(tmp_path, line, words):
-    (tmp_path / "trace.jsonl").write_text(line + "\n")
-    with pytest.raises(InputError, match=words):
-        TraceTail(tmp_path / "trace.jsonl").read()
+def test_a_damaged_line_is_passed_over_and_counted(tmp_path, line):
+    path = tmp_path / "trace.jsonl"
+    path.write_text(f'{line}\n{{"event": "left", "tick": 2, "client": 1}}\n{line}\n')
+    tail = TraceTail(path)
+    assert [event["tick"] for event in tail.read()] == [2]
+    assert tail.damaged == 2
+    assert not tail.began_anew
+
+
+def test_a_trace_that_was_made_again_is_read_again(tmp_path):
+    path, other = tmp_path / "trace.jsonl", tmp_path / "other"
+    lines = [f'{{"event": "left", "tick": {tick}, "client": 1}}\n' for tick in range(4)]
+    path.write_text("{\n" + lines[1])
+    tail = TraceTail(path)
+    assert [event["tick"] for event in tail.read()] == [1]
+    other.write_text("".join(lines[:3]))
+    other.replace(path)
+    assert [event["tick"] for event in tail.read()] == [0, 1, 2]
+    assert tail.began_anew
+    assert tail.damaged == 0
+    # The same, only another file: nothing is told twice.
+    other.write_text("".join(lines))
+    other.replace(path)
+    assert [event["tick"] for event in tail.read()] == [3]
+    assert not tail.began_anew

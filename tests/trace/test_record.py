@@ -215,7 +215,10 @@ def test_a_missing_schema_is_refused():
 
 @pytest.mark.parametrize("kind", sorted(EVENTS))
 def test_every_field_of_every_event_is_needed(kind):
-    whole = {"event": kind, **dict.fromkeys(EVENTS[kind], 0)}
+    texts = dict.fromkeys(set(EVENTS[kind]) & {"name", "text", "reason"}, "words")
+    whole = {"event": kind, **dict.fromkeys(EVENTS[kind], 0), **texts}
+    if kind == "agreed":
+        whole["columns"] = ["x"]
     first = small_trace().events[0]
     if kind == "run":
         first = {}
@@ -229,6 +232,23 @@ def test_every_field_of_every_event_is_needed(kind):
             InputError, match=f"event {number} of the trace lacks {field}"
         ):
             check([*([first] if first else []), lacking])
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        ("left", "client", "0"),
+        ("left", "tick", None),
+        ("note", "text", 7),
+        ("agreed", "columns", "x"),
+        ("hello", "rows", 1.5),
+    ],
+)
+def test_a_field_that_holds_something_else_is_named(kind, field, value):
+    texts = dict.fromkeys(set(EVENTS[kind]) & {"name", "text", "reason"}, "words")
+    event = {"event": kind, **dict.fromkeys(EVENTS[kind], 0), **texts, field: value}
+    with pytest.raises(InputError, match=f"event 2 of the trace has a strange {field}"):
+        check([small_trace().events[0], event])
 
 
 def test_all_missing_fields_are_named():

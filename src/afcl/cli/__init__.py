@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from afcl.cli.addons import PASS_ON, bench, plot
 from afcl.cli.audit import audit
@@ -18,19 +20,41 @@ from afcl.cli.predict import predict
 from afcl.cli.report import report
 from afcl.cli.run import run
 from afcl.cli.serve import enrol, serve
+from afcl.cli.signals import Ended, ended_by_signals
 from afcl.cli.standing import forget, renew
 from afcl.cli.status import status
-from afcl.exceptions import AfclError, Interrupted
+from afcl.durable import in_words
+from afcl.exceptions import AfclError, Interrupted, Stopped, Terminated
 
 # Recent versions of Typer carry their own copy of Click; these are its two errors.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
-#: Exit code after Ctrl-C; Typer may return it instead of raising.
-INTERRUPTED = 130
+#: Exit codes, beside 0 (done); see docs/exit-codes.md.
+REFUSED, STOPPED = 2, 3
+#: After Ctrl-C (Typer may return it instead of raising), a closed pipe, and SIGTERM.
+INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
+_GOES_ON = "the same command continues where it stopped"
+
+
+class _ReaderGone(Exception):
+    """Nobody reads what is printed."""
+
+
+class _Commands(TyperGroup):
+    """The commands; a closed pipe gets past Typer, which would end with 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run what was asked for."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderGone from None
+
 
 app = typer.Typer(
     name="afcl",
+    cls=_Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -62,23 +86,43 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; bad input ends with one line and exit code 2."""
+    """Run the command line; what goes wrong is one line and one of the exit codes."""
     try:
-        code = app(arguments, prog_name="afcl", standalone_mode=False)
+        with ended_by_signals():
+            code = app(arguments, prog_name="afcl", standalone_mode=False)
+            sys.stdout.flush()
     except _ClickError as error:
         text, context = _message(error), getattr(error, "ctx", None)
         if isinstance(error, _UsageError) and context is not None:
             text = f"{text.rstrip('.')}. See '{context.command_path} --help'."
-        _fail(text, 2)
+        _fail(text, REFUSED)
+    except Terminated as error:
+        _fail(str(error), TERMINATED)
     except Interrupted as error:
         _fail(str(error), INTERRUPTED)
+    except Stopped as error:
+        _fail(str(error), STOPPED)
     except AfclError as error:
-        _fail(str(error), 2)
+        _fail(str(error), REFUSED)
+    except Ended:
+        _fail(f"ended; {_GOES_ON}", TERMINATED)
+    except (_ReaderGone, BrokenPipeError):
+        _end_quietly()
+    except OSError as error:
+        _fail(in_words(error), REFUSED)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
-        _fail("interrupted; the same command continues where it stopped", code)
+        _fail(f"interrupted; {_GOES_ON}", code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end_quietly() -> None:
+    """End as a program does whose output nobody reads any more (`afcl … | head`)."""
+    # What is still to be written would be complained about at the very end.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    sys.exit(READER_GONE)
 
 
 def _message(error: Any) -> str:

@@ -68,6 +68,8 @@ def execute(
         open(out / results.TRACE, "w") as lines,
         _progress(spec.max_rounds) as show,
     ):
+        if journal.damage:
+            print(f"note: {journal.damage}", file=sys.stderr)
 
         def listen(event: Event) -> None:
             lines.write(to_line(event) + "\n")

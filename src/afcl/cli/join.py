@@ -13,6 +13,7 @@ import typer
 
 from afcl.cli.addresses import with_port
 from afcl.cli.settings import MISSING, EngineName, Insecure, Stream
+from afcl.cli.signals import Ended, ended_by_signals
 from afcl.cli.tables import (
     Category,
     Columns,
@@ -27,7 +28,9 @@ from afcl.cli.tables import (
     categories,
     items,
 )
-from afcl.exceptions import InputError
+from afcl.durable import disk_trouble
+from afcl.exceptions import InputError, Interrupted, Stopped, Terminated
+from afcl.occupied import occupied
 from afcl.owner_only import all_owner_only
 from afcl.runtime.live.engines import DEFAULT, get_launcher
 
@@ -241,9 +244,10 @@ def join(
         key="" if insecure else _resolved(key),
         members=_resolved(members),
     )
-    if _enter(out, asked, insecure):
-        launcher = get_launcher(engine)
-        _take_part(launcher, address, out.resolve(), ca, key, port or 0)
+    with occupied(out, "afcl join", private=True):
+        if _enter(out, asked, insecure):
+            launcher = get_launcher(engine)
+            _take_part(launcher, address, out.resolve(), ca, key, port or 0)
 
 
 def _resolved(path: Path | None) -> str:
@@ -358,16 +362,21 @@ def _take_part(
 ) -> None:
     """Start the engine's node, wait for the end, end the node whatever happens."""
     from afcl.cli.report import write_at_the_end
-    from afcl.cli.signals import Ended, ended_by_signals
-    from afcl.exceptions import Interrupted
 
+    again = "the same command comes back into the run"
     try:
         with ended_by_signals(), launcher.join(out, address, ca, key, port) as node:
             _watch(out, node)
             time.sleep(LAST)
-    except (KeyboardInterrupt, Ended):
-        text = "stopped; the same command comes back into the run"
-        raise Interrupted(text) from None
+    except KeyboardInterrupt:
+        raise Interrupted(f"stopped; {again}") from None
+    except Ended:
+        raise Terminated(f"ended; {again}") from None
+    except OSError as error:
+        reason = disk_trouble(error)
+        if reason is None:
+            raise
+        raise Stopped(f"{reason}; {again}") from error
     page = write_at_the_end(out)
     look = "" if page is None else f"; look at {page} in a browser"
     typer.echo(f"Labels and result are in {out}{look}.")
@@ -406,5 +415,8 @@ def _watch(out: Path, node: Node) -> None:
         if kept_out is not None:
             raise InputError(kept_out)
         if not alive:
-            raise InputError(f"the engine ended by itself: see {node.log}")
+            raise Stopped(
+                f"the engine ended by itself, see {node.log}; the same command comes "
+                "back into the run"
+            )
         time.sleep(PAUSE)

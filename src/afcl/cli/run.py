@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +43,9 @@ from afcl.cli.tables import (
     table_options,
 )
 from afcl.cli.words import in_words
+from afcl.durable import disk_trouble
+from afcl.exceptions import Stopped
+from afcl.occupied import occupied
 from afcl.registry import criteria, ways_to_write
 
 if TYPE_CHECKING:
@@ -189,6 +193,35 @@ def cluster_files(
     strict: bool = False,
 ) -> tuple[dict[str, Any], bool]:
     """Run on files and write the folder; say whether it was done already."""
+    with occupied(out, "afcl run"), _going_on_later(out):
+        return _clustered(paths, out, chosen, force, stream, folders, strict)
+
+
+@contextmanager
+def _going_on_later(out: Path) -> Iterator[None]:
+    """Say that a run which the disk has stopped goes on, if it has begun."""
+    from afcl.runtime.results import RUN
+
+    try:
+        yield
+    except OSError as error:
+        reason = disk_trouble(error)
+        if reason is None or not (out / RUN).is_file():
+            raise
+        raise Stopped(
+            f"{reason}; nothing is lost: mend that, and the same command goes on"
+        ) from error
+
+
+def _clustered(
+    paths: list[Path],
+    out: Path,
+    chosen: dict[str, Any],
+    force: bool,
+    stream: bool | None,
+    folders: Sequence[Path],
+    strict: bool,
+) -> tuple[dict[str, Any], bool]:
     from afcl import __version__
     from afcl.cli.execute import execute
     from afcl.data.features import bounds_of
@@ -197,6 +230,7 @@ def cluster_files(
     from afcl.data.suspicions import find_suspicions, shown
     from afcl.methods.presets import at_default_level
     from afcl.privacy import EXACT_WARNING, parse_level, too_small
+    from afcl.runtime.heartbeat import Heartbeat
     from afcl.runtime.requirements import reads_in_parts, requirements
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
@@ -256,7 +290,8 @@ def cluster_files(
     # Where the rows must not tell anything, what was found in them is for the eyes of
     # their owners only.
     told = () if _is_private(level) else found
-    result = execute(sites, out, method, options, parameters, identity, scale, told)
+    with Heartbeat(out):
+        result = execute(sites, out, method, options, parameters, identity, scale, told)
     warn_of_fine(result)
     return result, False
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from afcl.cli.settings import (
     scale_of,
     settings,
 )
+from afcl.cli.signals import Ended, ended_by_signals
 from afcl.cli.standing import (
     Every,
     ForgetAfter,
@@ -38,7 +38,9 @@ from afcl.cli.standing import (
     standing_of,
 )
 from afcl.cli.tables import Category, categories
-from afcl.exceptions import InputError
+from afcl.durable import disk_trouble, remove, replacing
+from afcl.exceptions import InputError, Interrupted, Stopped, Terminated
+from afcl.occupied import occupied
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
 from afcl.runtime.live.engines import DEFAULT, get_launcher
@@ -46,6 +48,7 @@ from afcl.runtime.live.enrolment import ENROLLED, enrolled_files
 
 if TYPE_CHECKING:
     from afcl.cli.engine_watch import EngineWatch
+    from afcl.cli.status import RunLog
     from afcl.runtime.live.engine import Launcher, Server, Tls
     from afcl.runtime.live.server import RunPlan
 
@@ -174,38 +177,38 @@ def serve(
     if insecure and tls is not None:
         raise InputError("--insecure and --tls exclude each other: leave one out")
     folder = Path(out or resume or ".").resolve()
-    if resume is not None:
-        plan = _old_plan(folder)
-        if plan is None:
-            return
-    else:
-        flags = {
-            "min_cell": min_cell,
-            "privacy": privacy,
-            "cohort": cohort,
-            "holders": holders,
-            "allow_one": allow_one,
-            "granularity": granularity,
-            "seed": seed,
-            "max_rounds": max_rounds,
-            "columns": tuple(columns),
-            "category": tuple(category),
-        }
-        chosen = settings(config, flags)
-        waits = (patience, linger, serve_end)
-        standing = standing_of(stands, every, forget_after, answers, look)
-        plan = _new_plan(folder, chosen, min_clients, ranges, *waits, max_rows)
-        plan = replace(plan, standing=standing)
-    launcher, certificates = get_launcher(engine), None
-    if insecure:
-        print(f"warning: {INSECURE}", file=sys.stderr)
-    else:
-        where = tls or folder / CERTIFICATES
-        certificates = launcher.certificates(where, [*names, host])
-    plan = replace(plan, signed=certificates is not None)
-    plan.write(folder)
-    at = _Place(host, port, tuple(names), certificates)
-    _coordinate(launcher, folder, plan, at, engine_patience)
+    with occupied(folder, "afcl serve", private=True):
+        if resume is not None:
+            plan = _old_plan(folder)
+            if plan is None:
+                return
+        else:
+            flags = {
+                "min_cell": min_cell,
+                "privacy": privacy,
+                "cohort": cohort,
+                "holders": holders,
+                "allow_one": allow_one,
+                "granularity": granularity,
+                "seed": seed,
+                "max_rounds": max_rounds,
+                "columns": tuple(columns),
+                "category": tuple(category),
+            }
+            chosen = settings(config, flags)
+            waits = (patience, linger, serve_end)
+            standing = standing_of(stands, every, forget_after, answers, look)
+            plan = _new_plan(folder, chosen, min_clients, ranges, *waits, max_rows)
+            plan = replace(plan, standing=standing)
+        launcher, certificates = get_launcher(engine), None
+        if insecure:
+            print(f"warning: {INSECURE}", file=sys.stderr)
+        else:
+            where = tls or folder / CERTIFICATES
+            certificates = launcher.certificates(where, [*names, host])
+        plan = replace(plan, signed=certificates is not None)
+        at = _Place(host, port, tuple(names), certificates)
+        _coordinate(launcher, folder, plan, at, engine_patience)
 
 
 class _Place(NamedTuple):
@@ -224,21 +227,22 @@ def _old_plan(folder: Path) -> RunPlan | None:
     """
     from afcl.runtime.live.farewell import may_go_on
     from afcl.runtime.live.server import RunPlan
-    from afcl.runtime.results import RESULT
 
     plan = RunPlan.read(folder)
-    done = (folder / RESULT).is_file()
-    if not done or may_go_on(folder) or _goes_on(folder, plan):
+    if not _is_done(folder, plan) or may_go_on(folder):
         return plan
     typer.echo(f"{folder} is finished; nothing to resume.")
     return None
 
 
-def _goes_on(folder: Path, plan: RunPlan) -> bool:
-    """Whether there will be a further answer."""
+def _is_done(folder: Path, plan: RunPlan) -> bool:
+    """Whether the last result is there."""
     from afcl.runtime.live.numbered import OVER, State
+    from afcl.runtime.results import RESULT
 
-    return plan.standing is not None and State.read(folder).stage != OVER
+    if plan.standing is not None:
+        return State.read(folder).stage == OVER
+    return (folder / RESULT).is_file()
 
 
 def _new_plan(
@@ -290,7 +294,6 @@ def _new_plan(
     if max_rows is not None:
         plan = replace(plan, max_rows=max_rows)
     plan.request()
-    plan.write(folder)
     if reason:
         print(f"privacy {options['privacy']}: {reason}", file=sys.stderr)
     return plan
@@ -303,29 +306,21 @@ def _coordinate(
     """Start the engine, watch the run, end the engine whatever happens."""
     from afcl.cli.engine_watch import EngineWatch
     from afcl.cli.serve_end import watch_end
-    from afcl.cli.signals import Ended, ended_by_signals
     from afcl.cli.status import RunLog
-    from afcl.exceptions import Interrupted
-    from afcl.runtime.live.server import FAILED
-    from afcl.runtime.results import RESULT
 
-    (folder / FAILED).unlink(missing_ok=True)
     again = f"go on with 'afcl serve --resume {folder}'"
-    engine, log = EngineWatch(engine_patience, typer.echo, again), RunLog(folder)
-    start = (folder, at.host, at.port, at.tls)
-    try:
-        with ended_by_signals(), launcher.serve(*start) as server:
-            _say_welcome(at, plan)
-            _watch(folder, plan, server, engine, keys=at.tls is not None)
-            if plan.standing is None:
-                _say_result(folder)
-                watch_end(folder, server, log)
-    except (KeyboardInterrupt, Ended):
-        if plan.standing is None and (folder / RESULT).is_file():
-            typer.echo(f"stopped; the result in {folder} stays")
-            return
-        text = f"stopped; 'afcl serve --resume {folder}' goes on"
-        raise Interrupted(text) from None
+    engine, run_log = EngineWatch(engine_patience, typer.echo, again), RunLog(folder)
+    log = run_log if plan.standing is None else Standings(folder)
+    with (
+        _going_on_later(folder, plan),
+        ended_by_signals(),
+        launcher.serve(folder, at.host, at.port, at.tls) as server,
+    ):
+        known = _begin(folder, plan, server, at)
+        _watch(folder, plan, server, engine, log, known)
+        if plan.standing is None:
+            _say_result(folder)
+            watch_end(folder, server, run_log)
 
 
 def _say_result(folder: Path) -> None:
@@ -342,36 +337,90 @@ def _say_result(folder: Path) -> None:
     _echo(trust_in_words(result))
 
 
-def _watch(
-    folder: Path, plan: RunPlan, server: Server, engine: EngineWatch, keys: bool
-) -> None:
-    """Have the run served; say what is new in it until its last result is there."""
-    from afcl.cli.report import write_at_the_end
-    from afcl.cli.status import RunLog
-    from afcl.runtime.live.server import read_failure
-    from afcl.runtime.results import RESULT
+@contextmanager
+def _going_on_later(folder: Path, plan: RunPlan) -> Iterator[None]:
+    """Say how a run that was stopped goes on; or that it has not begun."""
+    from afcl.runtime.live.server import PLAN
 
-    known: set[Path] = set()
-    if keys:
-        _enrol_new(folder, server, known)
-    server.begin()
-    looked, stands = time.monotonic(), plan.standing is not None
-    log = Standings(folder) if stands else RunLog(folder)
-    while _goes_on(folder, plan) if stands else not (folder / RESULT).is_file():
+    try:
+        yield
+    except (KeyboardInterrupt, Ended) as error:
+        if _is_done(folder, plan):
+            typer.echo(f"stopped; the result in {folder} stays")
+        elif isinstance(error, Ended):
+            raise Terminated(_how_to_go_on("ended", folder)) from None
+        else:
+            raise Interrupted(_how_to_go_on("stopped", folder)) from None
+    except OSError as error:
+        reason = disk_trouble(error)
+        if reason is None or not (folder / PLAN).is_file():
+            raise
+        raise Stopped(_how_to_go_on(reason, folder)) from error
+
+
+def _how_to_go_on(why: str, folder: Path) -> str:
+    from afcl.runtime.live.server import PLAN
+
+    if not (folder / PLAN).is_file():
+        return f"{why} before it began; the same command begins it"
+    return f"{why}; 'afcl serve --resume {folder}' goes on"
+
+
+def _begin(folder: Path, plan: RunPlan, server: Server, at: _Place) -> set[Path] | None:
+    """Have the run served; return the keys that are enrolled, None: no keys are needed.
+
+    The engine runs; from here on there is something to resume.
+    """
+    from afcl.runtime.heartbeat import HEARTBEAT
+    from afcl.runtime.live.server import FAILED, PLAN
+
+    new = not (folder / PLAN).is_file()
+    for name in (FAILED, HEARTBEAT):
+        remove(folder / name)
+    known: set[Path] | None = None if at.tls is None else set()
+    try:
+        plan.write(folder)
+        _say_welcome(at, plan)
+        if known is not None:
+            _enrol_new(folder, server, known)
+        server.begin()
+    except BaseException:
+        if new:
+            remove(folder / PLAN)
+        raise
+    return known
+
+
+def _watch(
+    folder: Path,
+    plan: RunPlan,
+    server: Server,
+    engine: EngineWatch,
+    log: RunLog | Standings,
+    known: set[Path] | None,
+) -> None:
+    """Say what is new in a run until its last result is there."""
+    from afcl.cli.report import write_at_the_end
+    from afcl.runtime.heartbeat import read_beat
+    from afcl.runtime.live.server import read_failure
+
+    looked = time.monotonic()
+    while not _is_done(folder, plan):
         _echo(log.new_lines())
         failure = read_failure(folder)
         if failure is not None:
             write_at_the_end(folder)
             raise InputError(failure)
+        beat = read_beat(folder)
+        if beat is not None and beat.stopped:
+            raise Stopped(_how_to_go_on(beat.stopped, folder))
         if not server.alive:
-            raise InputError(
-                f"the engine ended by itself: see {server.log.parent}, then go on with "
-                f"'afcl serve --resume {folder}'"
-            )
+            text = f"the engine ended by itself, see {server.log.parent}"
+            raise Stopped(_how_to_go_on(text, folder))
         if time.monotonic() - looked > LOOK:
             answered = engine.ask(partial(_check, folder, plan, server))
             looked = time.monotonic() if answered else looked
-        if keys:
+        if known is not None:
             engine.ask(partial(_enrol_new, folder, server, known))
         time.sleep(PAUSE)
     _echo(log.new_lines())
@@ -379,12 +428,9 @@ def _watch(
 
 def _check(folder: Path, plan: RunPlan, server: Server) -> None:
     """End with one line if the engine has given the run up."""
-    from afcl.runtime.results import RESULT
-
     trouble = server.trouble()
-    done = plan.standing is None and (folder / RESULT).is_file()
-    if trouble is not None and not done:
-        raise InputError(f"{trouble}: go on with 'afcl serve --resume {folder}'")
+    if trouble is not None and not _is_done(folder, plan):
+        raise Stopped(_how_to_go_on(trouble, folder))
 
 
 def _echo(lines: Iterable[str]) -> None:
@@ -435,9 +481,8 @@ def enrol(
     to = folder / ENROLLED
     to.mkdir(parents=True, exist_ok=True)
     for key in keys:
-        part = to / f".{key.name}"
-        shutil.copy(key, part)
-        os.replace(part, to / key.name)
+        with replacing(to / key.name, "wb", part=to / f".{key.name}") as file:
+            file.write(key.read_bytes())
         typer.echo(f"{key.name} may join the run in {folder}")
 
 

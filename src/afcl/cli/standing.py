@@ -13,7 +13,7 @@ from afcl.exceptions import InputError
 
 if TYPE_CHECKING:
     from afcl.cli.status import RunLog
-    from afcl.runtime.live.numbered import Answers, Standing, State
+    from afcl.runtime.live.numbered import Standing, State
 
 Stands = Annotated[
     bool,
@@ -86,17 +86,21 @@ def forget(
     Answers that it took part in are withdrawn. The next one is as if it had never been
     there; the sites that remain are asked again for it.
     """
-    from afcl.runtime.live.numbered import Answers, ask_to_forget
+    from afcl.occupied import holder, occupied
+    from afcl.runtime.live.numbered import Answers, ask_to_forget, forget_site
 
     state = _state(run)
     known = [name for name in Answers.read(run, state.newest).roster if name]
     if site not in known:
         raise InputError(f"no site is called {site} in {run}, only {', '.join(known)}")
-    ask_to_forget(run, site)
-    typer.echo(
-        f"{site} will be forgotten: at once if {run} is being served, else when it is "
-        f"served again. See 'afcl status {run}'."
-    )
+    if holder(run) is None:
+        with occupied(run, "afcl forget", private=True):
+            forget_site(run, state, site)
+        how = f"the next answer is found when it is served again ('--resume {run}')"
+    else:
+        ask_to_forget(run, site)
+        how = f"the next answer is found without it: see 'afcl status {run}'"
+    typer.echo(f"{site} is forgotten; {how}.")
 
 
 def _state(folder: Path) -> State:
@@ -134,7 +138,7 @@ class Standings:
             lines.append(f"answer {state.number}{because}")
         if self._log is not None:
             lines += self._log.new_lines()
-        described = stage_line(state)
+        described = state.in_words()
         if described != self._stage:
             self._stage = described
             if state.stage == "waiting":
@@ -160,27 +164,3 @@ class Standings:
 def changed(result: dict[str, Any]) -> list[str]:
     """Return what is not as it was in the answer before, a line each."""
     return [f"  {change['text']}" for change in result.get("changes", [])]
-
-
-def stage_line(state: State) -> str:
-    """Say how far a federation is."""
-    return {
-        "running": f"answer {state.number} is being found",
-        "waiting": f"answer {state.newest} stands; waiting for something new",
-        "pending": f"answer {state.number + 1} is due ({state.reason})"
-        + (
-            f"; waiting for {', '.join(state.waiting_for)}" if state.waiting_for else ""
-        ),
-        "over": f"over after answer {state.newest}",
-    }[state.stage]
-
-
-def history_lines(answers: Answers) -> list[str]:
-    """Return all answers so far, a line each."""
-    return [
-        f"  answer {answer.number}: {len(answer.names)} clusters, "
-        f"{len(answer.clients)} sites"
-        + (", withdrawn" if answer.withdrawn else "")
-        + "".join(f"; {change}" for change in answer.changes)
-        for answer in answers.lineage.answers
-    ]

@@ -1,57 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``afcl status``: where a live run stands, and the lines ``afcl serve`` prints."""
+"""``afcl status``: where a run stands, and the lines ``afcl serve`` prints."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from afcl.texts import plain
 
 if TYPE_CHECKING:
-    from afcl.runtime.live.server import RunPlan
+    from afcl.runtime.live.standing import Standing
     from afcl.trace import Event, RunHistory, SiteHistory
 
-#: Answers of a client before its run can end, the hello apart.
-ANSWERS = 2
 #: Seconds without an answer after which a site is called late.
 LATE = 60.0
+#: Seconds between two looks with --watch.
+PAUSE = 2.0
+#: What clears a terminal.
+CLEAR = "\x1b[H\x1b[2J"
+#: Exit codes of states in which nobody works on the run; 0: all is well.
+CODES = {"failed": 2, "stopped": 3, "silent": 3}
+#: States that no run leaves.
+LAST = ("done", "failed")
 
 
 def status(
     folder: Path = typer.Argument(..., help="Folder of the run.", metavar="DIR"),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    watch: bool = typer.Option(
+        False, "--watch", help="Look again every two seconds, until the end."
+    ),
 ) -> None:
-    """Tell who is in, who is late, k so far, and how long it may take."""
-    from afcl.runtime.live.server import RunPlan
+    """Tell who is in, who is late, k so far, and how long it may take.
 
-    plan = RunPlan.read(folder)
-    if plan.standing is not None:
-        folder = _standing_of(folder)
+    Exit code 0: done, running or waiting; 3: stopped, and can be resumed; 2: failed, or
+    there is no run.
+    """
     log = RunLog(folder)
-    log.new_lines()
-    for line in summary(log.history, plan, folder, time.time()):
-        typer.echo(line)
+    code = 0
+    try:
+        while True:
+            now, shown = _shown(folder, log, as_json)
+            _redraw(shown, clear=watch and not as_json)
+            code = CODES.get(now.state, 0)
+            if not watch or now.state in LAST:
+                break
+            time.sleep(PAUSE)
+    except KeyboardInterrupt:
+        typer.echo("")  # the watching is over, not the run
+    raise typer.Exit(code)
 
 
-def _standing_of(folder: Path) -> Path:
-    """Tell how far a federation that goes on is; return its newest answer's folder."""
-    from afcl.cli.standing import history_lines, stage_line
-    from afcl.runtime.live.numbered import Answers, State
+def _shown(folder: Path, log: RunLog, as_json: bool) -> tuple[Standing, str]:
+    """Return where a run stands now, and all that is printed of it."""
+    from afcl.runtime.live.numbered import answers_of
+    from afcl.runtime.live.standing import standing
     from afcl.runtime.live.staying import answer_folder
 
-    state = State.read(folder)
-    typer.echo(f"{folder}: {stage_line(state)}")
-    for line in history_lines(Answers.read(folder, state.newest)):
-        typer.echo(line)
-    return answer_folder(folder, state.number)
+    answers = answers_of(folder)
+    if answers is not None:  # those of the newest one are of interest
+        log = RunLog(answer_folder(folder, answers.state.number))
+    log.new_lines()
+    time_now = time.time()
+    now = standing(folder, log.history, time_now)
+    if as_json:
+        said = facts(log, now, folder, time_now)
+        said |= {} if answers is None else answers.facts()
+        return now, json.dumps(said)
+    lines = [*summary(log, now, folder, time_now)]
+    if answers is not None:
+        lines[1:1] = [f"  {line}" for line in answers.answers.in_words()]
+    return now, "\n".join(lines)
+
+
+def _redraw(text: str, clear: bool) -> None:
+    typer.echo(f"{CLEAR if clear and sys.stdout.isatty() else ''}{text}")
 
 
 class RunLog:
-    """The trace of a live run in words, followed as it grows."""
+    """The trace of a run in words, followed as it grows.
+
+    Attributes
+    ----------
+    history
+        What its events add up to.
+    """
 
     def __init__(self, folder: Path) -> None:
         from afcl.runtime.results import TRACE
@@ -60,10 +99,19 @@ class RunLog:
         self.history = RunHistory()
         self._tail = TraceTail(folder / TRACE)
 
+    @property
+    def damaged(self) -> int:
+        """How many lines of the trace could not be read."""
+        return self._tail.damaged
+
     def new_lines(self) -> list[str]:
         """Return what has happened since the last call, a line each."""
-        lines = []
-        for event in self._tail.read():
+        from afcl.trace import RunHistory
+
+        lines, events = [], self._tail.read()
+        if self._tail.began_anew:
+            self.history = RunHistory()
+        for event in events:
             # Before the event is added: whether a site is back shows only then.
             line = describe(event, self.history)
             self.history.add(event)
@@ -129,11 +177,10 @@ _WORDS: dict[str, Callable[[Event, RunHistory], str]] = {
 # ------------------------------------------------------------------ all in all
 
 
-def summary(
-    history: RunHistory, plan: RunPlan, folder: Path, now: float
-) -> Iterable[str]:
+def summary(log: RunLog, now: Standing, folder: Path, at: float) -> Iterable[str]:
     """Return where a run stands, a line each."""
-    yield f"{folder}: {_state(history, plan, folder)}"
+    history = log.history
+    yield f"{folder}: {now.text}"
     if history.steps:
         step = history.steps[-1]
         moved = ""
@@ -141,36 +188,48 @@ def summary(
             moved = f"; the seeds have moved by {step.movement:.2g}"
         yield f"k = {step.k} so far{moved}"
     for site in history.sites.values():
-        yield f"  {site.name}: {site.rows:,} rows, {_standing(site, now)}"
+        yield f"  {site.name}: {site.rows:,} rows, {_standing(site, at)}"
     for name, reason in history.refused.items():
         yield f"  {name}: refused, {reason}"
     for text in history.notes:
         yield f"  note: {text}"
+    if log.damaged:
+        yield f"  note: {log.damaged} lines of the trace cannot be read"
 
 
-def _state(history: RunHistory, plan: RunPlan, folder: Path) -> str:
-    from afcl.runtime.live.server import read_failure
-    from afcl.runtime.results import RESULT
+def facts(log: RunLog, now: Standing, folder: Path, at: float) -> dict[str, Any]:
+    """Return the same for programs."""
+    history, beat = log.history, now.beat
+    return {
+        "folder": str(folder),
+        "state": now.state,
+        "text": now.text,
+        "process": None if beat is None else beat.process,
+        "host": None if beat is None else beat.host,
+        "heartbeat_seconds": None if beat is None else round(beat.age(at), 1),
+        "k": history.steps[-1].k if history.steps else None,
+        "resumed": history.resumed,
+        "sites": [
+            {
+                "name": site.name,
+                "rows": site.rows,
+                "answers": site.answers,
+                "gone": site.gone,
+                "asked_seconds": _waiting(site, at),
+            }
+            for site in history.sites.values()
+        ],
+        "refused": dict(history.refused),
+        "notes": list(history.notes),
+        "damaged_lines": log.damaged,
+    }
 
-    again = f", resumed {history.resumed} times" if history.resumed else ""
-    if (folder / RESULT).is_file():
-        return f"done, {len(history.sites)} sites{again}"
-    failure = read_failure(folder)
-    if failure is not None:
-        return f"failed: {failure}"
-    if not history.agreed:
-        return f"waiting for {plan.min_clients} sites{again}"
-    left = [
-        max(0, ANSWERS - site.answers)
-        for site in history.sites.values()
-        if not site.gone
-    ]
-    text = f"running, about {sum(left)} answers to come"
-    times = history.response_times
-    if times and any(left):
-        seconds = max(left) * sum(times) / len(times)
-        text += f", perhaps {seconds:.0f} s"
-    return text + again
+
+def _waiting(site: SiteHistory, at: float) -> float | None:
+    """Return for how many seconds a site has owed an answer, None if it owes none."""
+    if site.gone or site.asked_at is None:
+        return None
+    return round(at - site.asked_at, 1)
 
 
 def _standing(site: SiteHistory, now: float) -> str:

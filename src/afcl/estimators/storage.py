@@ -8,7 +8,6 @@ model that a user pickles leaves the same things behind.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +18,7 @@ from afcl._typing import AnyArray, Ints
 from afcl.core.lineage import Lineage
 from afcl.core.protocol import Clustering, Merge, PathLevel, Trust
 from afcl.data.features import Embedding, Feature
+from afcl.durable import replacing
 from afcl.estimators import trust
 from afcl.exceptions import InputError
 from afcl.scale import Box
@@ -66,10 +66,10 @@ def save(model: FederatedClusterer, folder: Path) -> None:
     description["lineage"], last = model._lineage.parts()
     arrays |= {f"{LAST}{name}": array for name, array in last.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / "arrays.npz", allow_pickle=False, **arrays)
-    part = folder / "model.json.part"
-    part.write_text(json.dumps(description))
-    os.replace(part, folder / "model.json")
+    with replacing(folder / "arrays.npz", "wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+    with replacing(folder / "model.json") as file:
+        file.write(json.dumps(description))
 
 
 def load(kind: type[ModelT], folder: Path) -> ModelT:

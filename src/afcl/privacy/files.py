@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from afcl.durable import replacing, sync_folder
 from afcl.exceptions import InputError
 from afcl.owner_only import make_folder, owner_only
 
@@ -24,8 +25,6 @@ except ImportError:  # not a POSIX system
 
 #: Seconds to wait for another process where the system has no locks of its own.
 PATIENCE = 10.0
-#: Whether a folder can be opened and synced like a file.
-_CAN_SYNC_FOLDERS = os.name == "posix"
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -34,13 +33,8 @@ def write_private(path: Path, content: bytes) -> None:
     Raises OSError.
     """
     make_folder(path.parent)
-    part = path.with_name(path.name + ".part")
-    with open(part, "wb", opener=owner_only) as file:
+    with replacing(path, "wb", opener=owner_only) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
-    _sync_folder(path.parent)
 
 
 def kept_secret(path: Path) -> bytes:
@@ -57,6 +51,7 @@ def kept_secret(path: Path) -> bytes:
             pass
         finally:
             part.unlink()
+        sync_folder(path.parent)
     return path.read_bytes()
 
 
@@ -92,14 +87,3 @@ def _exclusive(path: Path) -> Any:
                     "there is none"
                 ) from None
             time.sleep(0.01)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last through a power cut, where folders can be synced."""
-    if not _CAN_SYNC_FOLDERS:
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -7,9 +7,9 @@ algorithm or engine; decision 0011 says why it is written by hand.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from afcl.durable import replacing
 from afcl.owner_only import owner_only
 from afcl.report.page import body, page
 from afcl.report.run_folder import OwnRows, RunFolder, read_run_folder, read_so_far
@@ -63,9 +63,6 @@ def write_report(folder: Path | str, own: OwnRows | None = None) -> Path:
     """
     text = render(folder, own)
     path = Path(folder) / REPORT
-    part = path.with_name(REPORT + ".part")
-    opener = None if own is None else owner_only
-    with open(part, "w", encoding="utf-8", newline="\n", opener=opener) as file:
+    with replacing(path, opener=None if own is None else owner_only) as file:
         file.write(text)
-    os.replace(part, path)
     return path

@@ -304,16 +304,7 @@ class Coordinator:
         self._silence.broken()
 
     def _introduce(self) -> None:
-        spec = self.spec
-        self._say(
-            "run",
-            schema=SCHEMA,
-            run=spec.run,
-            method=spec.method.name,
-            parameters=dict(spec.options),
-            seed=spec.seed,
-            clients=list(spec.names),
-        )
+        self._say("run", **introduction(self.spec))
 
     def _restore(self) -> set[ClientId] | None:
         """Take up a live run from its journal, if there is one to take up.
@@ -339,6 +330,7 @@ class Coordinator:
             if entries and len(past.ticks) > 1:
                 self._prepare()
         self._known = None
+        self.trace.restored()
         self._refusals.recall(self.trace)
         self._say("resumed")
         return set() if self._tick > 0 else past.founders - set(self._tallies)
@@ -459,7 +451,10 @@ class Coordinator:
             if isinstance(message, Hello):
                 self._check_outside(message)
         except RejectedMessage as error:
-            self._refuse(client, contact, error)
+            # What was absorbed once and fits no more has lost what was before it in a
+            # damaged journal: it is no fault of the client's, who is asked again.
+            if self._known is None:
+                self._refuse(client, contact, error)
             return
         where = (client, contact, reply.data, reply.memory, version, self._tick)
         self._record(Entry(*where), sync=False)
@@ -543,6 +538,18 @@ class Coordinator:
             return
         stamp = {} if self._clock is None else {"at": self._clock()}
         self.trace.add(event, tick=self._tick, **fields, **stamp)
+
+
+def introduction(spec: Spec) -> dict[str, Any]:
+    """Return what the first event of a trace says of a run."""
+    return {
+        "schema": SCHEMA,
+        "run": spec.run,
+        "method": spec.method.name,
+        "parameters": dict(spec.options),
+        "seed": spec.seed,
+        "clients": list(spec.names),
+    }
 
 
 def _or_typical(extremes: Floats, box: Box) -> Floats:

@@ -2,9 +2,10 @@
 """The checkpoint: every absorbed message, appended and synced before it is absorbed.
 
 The methods are pure functions of their messages, so the messages *are* the state:
-replaying them gives it back bit for bit. A record cut off by a crash is dropped; a
-journal of another run is refused. Only its owner can read the file: it holds what
-every site has said. See docs/decisions/0004-journal.md.
+replaying them gives it back bit for bit. A record cut off by a crash is dropped; one
+that is damaged is named and left out, and the others are kept; a journal of another
+run is refused. Only its owner can read the file: it holds what every site has said. See
+docs/decisions/0004-journal.md and 0037-what-lies-on-disk.md.
 """
 
 from __future__ import annotations
@@ -13,11 +14,21 @@ import os
 import struct
 import zlib
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
+from afcl.durable import replacing, sync_folder
 from afcl.exceptions import JournalError
-from afcl.owner_only import owner_only
+from afcl.owner_only import owner_only, put_aside
+from afcl.runtime.frames import (
+    Contents,
+    first_frame,
+    framed,
+    is_beginning,
+    name_of,
+    read_frames,
+)
 
 #: Contact number of the agreement on scales, before the hello (0).
 AGREEMENT = -1
@@ -26,10 +37,10 @@ LEFT = -2
 #: Stands where a client would, in the entry that holds the agreed terms.
 COORDINATOR = -1
 
-#: Stands before the run's identity since messages have format 4.
-LAYOUT = "messages-4"
-
-_FRAME = struct.Struct("<II")
+#: Stands before the run's identity: the format of messages and of their frames.
+LAYOUT = "messages-4 frames-2"
+#: How earlier frames began.
+_OLD_FRAME = struct.Struct("<II")
 _KEY = struct.Struct("<qqqqI")
 
 
@@ -76,20 +87,34 @@ class Journal:
         The newest entry of every (client, contact).
     log
         All entries, in the order in which they were absorbed.
+    damage
+        What could not be read of the file, in one line; "": it was whole.
     """
 
     def __init__(self, path: Path | str, fingerprint: str) -> None:
         self.path = Path(path)
         self.entries: dict[tuple[int, int], Entry] = {}
         self.log: list[Entry] = []
+        self.damage = ""
         self._name = f"{LAYOUT} {fingerprint}".encode()
-        self._older = fingerprint.encode()
-        end = self._read() if self.path.exists() else 0
-        self._file = open(self.path, "r+b" if end else "wb", opener=owner_only)
-        self._file.truncate(end)
-        self._file.seek(end)
-        if not end:
-            self._append(self._name)
+        self._fingerprint = fingerprint
+        contents = self._read() if self.path.exists() else None
+        self._file = self._open("r+b" if contents else "wb")
+        if contents is None:
+            self._number, self._end = 0, 0
+            self._mark, head = first_frame(self._name)
+            self._write(head)
+            self.sync()
+            sync_folder(self.path.parent)
+        else:
+            self._number = max(frame.number for frame in contents.frames)
+            self._mark, self._end = contents.mark, contents.end
+            self._file.truncate(self._end)
+            self._file.seek(self._end)
+
+    def _open(self, mode: str) -> FileIO:
+        # Without a buffer: nothing is written later than it was said to be.
+        return open(self.path, mode, buffering=0, opener=owner_only)  # type: ignore[return-value]
 
     def __enter__(self) -> Journal:
         return self
@@ -102,44 +127,82 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _read(self) -> int:
-        """Load the whole entries; return where the next one goes (0: start anew)."""
+    def _read(self) -> Contents | None:
+        """Load the whole entries; None: there is nothing yet, start anew."""
         data = self.path.read_bytes()
-        at = 0
-        first = True
-        while at + _FRAME.size <= len(data):
-            length, checksum = _FRAME.unpack_from(data, at)
-            body = data[at + _FRAME.size : at + _FRAME.size + length]
-            if not body or len(body) < length or zlib.crc32(body) != checksum:
-                break  # an empty body: zeros that a crash left behind
-            at += _FRAME.size + length
-            if first:
-                first = False
-                self._check_name(body)
-            else:
-                self._keep(_unpack(body))
-        return at
+        contents = read_frames(data, self._name)
+        if contents is None:
+            self._check_owner(data)
+            return None
+        if contents.lost:
+            contents = self._mended(data, contents)
+        for frame in contents.frames:
+            if frame.number:
+                self._keep(_unpack(frame.record))
+        return contents
 
-    def _check_name(self, name: bytes) -> None:
-        """Refuse a journal of another run, or of messages that cannot be read."""
-        if name == self._older:
+    def _check_owner(self, data: bytes) -> None:
+        """Refuse a file of which nothing can be read, unless there was nothing yet."""
+        name = name_of(data) or _old_name(data)
+        if not name and is_beginning(data, self._name):
+            return
+        if not name:
+            raise JournalError(
+                f"{self.path} is damaged, and no record of it can be read: put the "
+                "file back from a copy, or begin a new run in another folder (or with "
+                "--force)"
+            )
+        # Earlier versions had the identity alone, or another format before it.
+        if name.decode(errors="replace").split(" ")[-1] == self._fingerprint:
             raise JournalError(
                 f"{self.path} was written by an older version of afcl, whose messages "
                 "this one cannot read: finish that run with the older version, or "
                 "begin a new one in another folder (or with --force)"
             )
-        if name != self._name:
-            raise JournalError(f"{self.path} belongs to another run")
+        raise JournalError(f"{self.path} belongs to another run")
+
+    def _mended(self, data: bytes, contents: Contents) -> Contents:
+        """Put a copy of the damaged file aside, and leave out what is damaged."""
+        aside = put_aside(self.path, data)
+        head = framed(contents.mark, self._name, 0, self._name + contents.mark)
+        frames = [
+            framed(contents.mark, self._name, frame.number, frame.record)
+            for frame in contents.frames
+            if frame.number
+        ]
+        with replacing(self.path, "wb", opener=owner_only) as file:
+            file.write(b"".join([head, *frames]))
+        self.damage = (
+            f"{self.path.name} was damaged: {_numbers(contents.lost)} could not be "
+            "read; the others are kept, what is lost is asked for again; a copy of "
+            f"the damaged file is {aside.name}"
+        )
+        mended = read_frames(self.path.read_bytes(), self._name)
+        assert mended is not None
+        return mended
 
     def _keep(self, entry: Entry) -> None:
+        if self.log and entry == self.log[-1]:
+            return  # what is written twice
         self.entries[entry.client, entry.contact] = entry
         self.log.append(entry)
 
-    def _append(self, body: bytes, sync: bool = True) -> None:
-        self._file.write(_FRAME.pack(len(body), zlib.crc32(body)) + body)
-        self._file.flush()
-        if sync:
-            self.sync()
+    def _append(self, record: bytes) -> None:
+        self._number += 1
+        self._write(framed(self._mark, self._name, self._number, record))
+
+    def _write(self, frame: bytes) -> None:
+        """Append a frame; of one that does not fit on the disk nothing is left."""
+        rest = memoryview(frame)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._file.truncate(self._end)
+            self._file.seek(self._end)
+            error.filename = str(self.path)
+            raise
+        self._end += len(frame)
 
     def sync(self) -> None:
         """Have everything on the disk before going on."""
@@ -154,11 +217,16 @@ class Journal:
         known = self.entries.get((entry.client, entry.contact))
         if known is not None and known.tick == entry.tick:
             return
-        self._append(_pack(entry), sync)
+        # Nobody could be asked again for who was let in and what was agreed.
+        for _ in range(2 if entry.contact == AGREEMENT else 1):
+            self._append(_pack(entry))
+        if sync:
+            self.sync()
         self._keep(entry)
 
     def past(self) -> Past | None:
         """Return how far a live run has come, None before its agreement."""
+        self._check_members()
         keys = [(entry.client, entry.contact) for entry in self.log]
         if (COORDINATOR, AGREEMENT) not in keys:
             return None
@@ -170,6 +238,17 @@ class Journal:
             ticks[entry.tick].append(entry)
         founders = {client for client, _ in keys[:agreed]}
         return Past(self.log[agreed].data, founders, ticks)
+
+    def _check_members(self) -> None:
+        """Refuse a journal that has lost who was let in: nobody else knows."""
+        let_in = {e.client for e in self.log if e.contact == AGREEMENT}
+        speaking = {entry.client for entry in self.log} - {COORDINATOR}
+        agreed = COORDINATOR in let_in or all(e.contact == AGREEMENT for e in self.log)
+        if not agreed or speaking - let_in:
+            raise JournalError(
+                f"{self.path} has lost who was let in, or what was agreed: put the "
+                "file back from a copy, or begin a new run in another folder"
+            )
 
     def close(self) -> None:
         """Close the file."""
@@ -187,3 +266,27 @@ def _unpack(body: bytes) -> Entry:
     middle = _KEY.size + length
     memory = body[_KEY.size : middle]
     return Entry(client, contact, body[middle:], memory, version, tick)
+
+
+def _numbers(lost: list[tuple[int, int]]) -> str:
+    """Say which records are lost.
+
+    Examples
+    --------
+    >>> _numbers([(3, 3)])
+    'record 3'
+    >>> _numbers([(0, 0), (3, 5)])
+    'records 0, 3 to 5'
+    """
+    texts = [f"{a}" if a == b else f"{a} to {b}" for a, b in lost]
+    one = len(lost) == 1 and lost[0][0] == lost[0][1]
+    return f"record{'' if one else 's'} {', '.join(texts)}"
+
+
+def _old_name(data: bytes) -> bytes | None:
+    """Return the run that a journal of an earlier layout names, None if it is none."""
+    if len(data) < _OLD_FRAME.size:
+        return None
+    length, checksum = _OLD_FRAME.unpack_from(data)
+    name = data[_OLD_FRAME.size : _OLD_FRAME.size + length]
+    return name if len(name) == length and zlib.crc32(name) == checksum else None

@@ -11,7 +11,6 @@ import csv
 import hashlib
 import io
 import json
-import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from afcl.core.protocol import Clustering, Trust
 from afcl.data.columns import CLUSTER
 from afcl.data.features import Embedding, Feature
 from afcl.data.ids import Ids
+from afcl.durable import in_words, remove, replacing
 from afcl.exceptions import InputError
 from afcl.owner_only import make_folder, owner_only
 from afcl.runtime.coordinator import Finished, Tally
@@ -59,15 +59,8 @@ def write_text(path: Path, text: str, private: bool = False) -> None:
 def _whole(path: Path, private: bool) -> Iterator[IO[str]]:
     """Open a file beside its place; it is moved there when all went well."""
     _make(path.parent, private)
-    part = path.with_name(path.name + ".part")
-    opener = owner_only if private else None
-    try:
-        with open(part, "w", encoding="utf-8", newline="", opener=opener) as file:
-            yield file
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with replacing(path, opener=owner_only if private else None) as file:
+        yield file
 
 
 def _make(folder: Path, private: bool) -> None:
@@ -79,6 +72,11 @@ def _make(folder: Path, private: bool) -> None:
         raise InputError(
             f"{folder} cannot be made, a file is in its way: "
             "choose another folder with --out"
+        ) from error
+    except OSError as error:
+        raise InputError(
+            f"no folder can be made there ({in_words(error)}): "
+            "choose another one with --out"
         ) from error
 
 
@@ -97,7 +95,7 @@ def open_folder(folder: Path, identity: str, force: bool) -> dict[str, Any] | No
         raise InputError(f"{folder} is a file: choose a folder with --out")
     held = [folder / name for name in OWN if (folder / name).exists()]
     if held and force:
-        for path in held:
+        for path in (*held, *folder.glob(f"{Path(JOURNAL).stem}.damaged-*")):
             _remove(path)
         held = []
     if held and _identity(folder) != identity:
@@ -322,7 +320,8 @@ def write_result(
     )
     write_text(folder / "path.csv", _csv(["k", *indices], levels))
     write_result_file(folder, result)
-    (folder / JOURNAL).unlink(missing_ok=True)
+    # Last, for until then it is all there is: the result has to be on the disk.
+    remove(folder / JOURNAL)
 
 
 def write_result_file(

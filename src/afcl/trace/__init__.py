@@ -10,6 +10,7 @@ a growing one with :class:`TraceTail`, and what the events add up to with
 from __future__ import annotations
 
 from afcl.trace.attendance import Attendance, attendance
+from afcl.trace.file import TraceFile
 from afcl.trace.history import RunHistory, ServerStep, SiteHistory, history_of
 from afcl.trace.read import TraceTail, read_trace
 from afcl.trace.record import EVENTS, SCHEMA, Event, Trace, check, each, to_line
@@ -23,6 +24,7 @@ __all__ = [
     "ServerStep",
     "SiteHistory",
     "Trace",
+    "TraceFile",
     "TraceTail",
     "attendance",
     "check",

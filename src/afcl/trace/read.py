@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from afcl.exceptions import InputError
-from afcl.trace.record import Event, Trace, check, check_fields
+from afcl.trace.record import Event, Trace, check, check_fields, check_schema
 
 
 def read_trace(path: Path | str) -> Trace:
@@ -24,6 +28,32 @@ def read_trace(path: Path | str) -> Trace:
     trace = Trace()
     trace.events = check(_event(line, i, path) for i, line in enumerate(lines, start=1))
     return trace
+
+
+def readable(path: Path | str) -> tuple[list[Event], list[int]]:
+    """Return the events of a trace that can be read, and the lines that cannot.
+
+    A last line cut off by a crash is neither. A schema that this version does not know
+    is refused.
+    """
+    data = Path(path).read_bytes()
+    whole, lines = data.endswith(b"\n"), data.splitlines()
+    events: list[Event] = []
+    lost: list[int] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            event = _event(line, number, path)
+            check_fields(event, number)
+        except InputError:
+            if whole or number < len(lines):
+                lost.append(number)
+            continue
+        events.append(event)
+    if events and events[0]["event"] == "run":
+        check_schema(events[0])
+    elif lines and 1 not in lost:
+        lost.insert(0, 1)  # it is JSON, and not how a trace begins
+    return events, lost
 
 
 def _is_json(line: bytes) -> bool:
@@ -46,35 +76,65 @@ def _event(line: bytes, number: int, path: Path | str) -> Event:
 
 
 class TraceTail:
-    """A trace that is still being written, read as it grows."""
+    """A trace that is still being written, read as it grows.
+
+    Attributes
+    ----------
+    damaged
+        How many lines were passed over, as they could not be read.
+    began_anew
+        Whether the last call began at the first line again: the file was made anew.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
+        self._start()
+
+    def _start(self) -> None:
         self._offset = 0
         self._n_lines = 0
+        self._read = hashlib.sha256()
+        self._file: tuple[int, int] | None = None
+        self.damaged = 0
+        self.began_anew = False
 
     def read(self) -> list[Event]:
         """Return the events that were written since the last call.
 
         A line whose end is not there yet waits for the next call; a file that does not
-        exist yet has no events.
-
-        Raises
-        ------
-        InputError
-            As :func:`read_trace` does.
+        exist yet has no events. A line that is none is passed over: whoever writes the
+        file will mend it.
         """
         if not self._path.is_file():
             return []
         with self._path.open("rb") as file:
+            self.began_anew = self._is_another(file)
+            if self.began_anew:
+                self._start()
+                self.began_anew = True
             file.seek(self._offset)
             data = file.read()
+            about = os.fstat(file.fileno())
+        self._file = (about.st_dev, about.st_ino)
         whole = data[: data.rfind(b"\n") + 1]
+        self._read.update(whole)
         self._offset += len(whole)
-        return [self._next(line) for line in whole.splitlines()]
+        return list(self._events(whole.splitlines()))
 
-    def _next(self, line: bytes) -> Event:
-        self._n_lines += 1
-        event = _event(line, self._n_lines, self._path)
-        check_fields(event, self._n_lines)
-        return event
+    def _is_another(self, file: BinaryIO) -> bool:
+        """Whether the file was replaced by one that begins otherwise."""
+        about = os.fstat(file.fileno())
+        if self._file in (None, (about.st_dev, about.st_ino)):
+            return False
+        return hashlib.sha256(file.read(self._offset)).digest() != self._read.digest()
+
+    def _events(self, lines: Iterable[bytes]) -> Iterator[Event]:
+        for line in lines:
+            self._n_lines += 1
+            try:
+                event = _event(line, self._n_lines, self._path)
+                check_fields(event, self._n_lines)
+            except InputError:
+                self.damaged += 1
+                continue
+            yield event

@@ -53,6 +53,14 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "end": ("tick", "round", "k", "reason", "messages", "bytes"),
 }
 
+#: What is in these fields, apart from those of batches.
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("tick", "client", "contact", "version", "round"), int),
+    **dict.fromkeys(("rows", "bytes"), int),
+    **dict.fromkeys(("name", "text", "reason"), str),
+    "columns": list,
+}
+
 Event: TypeAlias = dict[str, Any]
 
 
@@ -80,11 +88,20 @@ def _null(_: str) -> None:
 
 
 class Trace:
-    """Events in order, in memory; `listener` hears each one as it happens."""
+    """Events in order, in memory.
 
-    def __init__(self, listener: Callable[[Event], None] | None = None) -> None:
+    `listener` hears each one as it happens, `restored` when an interrupted run has been
+    taken up.
+    """
+
+    def __init__(
+        self,
+        listener: Callable[[Event], None] | None = None,
+        restored: Callable[[], None] | None = None,
+    ) -> None:
         self.events: list[Event] = []
         self._listener = listener
+        self._restored = restored
 
     def __len__(self) -> int:
         return len(self.events)
@@ -111,6 +128,11 @@ class Trace:
         )
         if self._listener is not None:
             self._listener(self.events[-1])
+
+    def restored(self) -> None:
+        """Hear that all that was known of an interrupted run has been told again."""
+        if self._restored is not None:
+            self._restored()
 
     def of(self, *kinds: str) -> list[Event]:
         """Return the events of these kinds, in order; a batch gives one per client."""
@@ -158,19 +180,33 @@ def check(events: Iterable[Event]) -> list[Event]:
     events = list(events)
     if not events or events[0].get("event") != "run":
         raise InputError("not a trace: the first event must be 'run'")
-    if events[0].get("schema") != SCHEMA:
-        raise InputError(
-            f"trace schema {events[0].get('schema')} is not schema {SCHEMA}: "
-            "read it with the version of afcl that wrote it"
-        )
+    check_schema(events[0])
     for number, event in enumerate(events, start=1):
         check_fields(event, number)
     return events
 
 
+def check_schema(run: Event) -> None:
+    """Refuse the first event of a trace that this version does not read."""
+    if run.get("schema") != SCHEMA:
+        raise InputError(
+            f"trace schema {run.get('schema')} is not schema {SCHEMA}: "
+            "read it with the version of afcl that wrote it"
+        )
+
+
 def check_fields(event: Event, number: int) -> None:
-    """Refuse an event, the so-and-so-many-th, that lacks fields of its kind."""
+    """Refuse an event, the so-and-so-many-th, that lacks fields of its kind.
+
+    So is one that has something else in them, as after a damage that left it JSON.
+    """
     wanted = EVENTS.get(event.get("event", ""), ())
     missing = [field for field in wanted if field not in event]
     if missing:
         raise InputError(f"event {number} of the trace lacks {', '.join(missing)}")
+    if event["event"] == "batch":
+        return
+    for field in wanted:
+        kind = _KINDS.get(field)
+        if kind is not None and not isinstance(event[field], kind):
+            raise InputError(f"event {number} of the trace has a strange {field}")

@@ -17,13 +17,15 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
-from afcl.owner_only import UMASK, make_folder, owner_only
+from afcl.owner_only import UMASK
 from afcl.runtime.flower.keys import require_flower
+from afcl.runtime.flower.log_file import open_log, write_lines
 
 if TYPE_CHECKING:
     import psutil
@@ -43,7 +45,7 @@ class Child:
     command
         The program and its arguments.
     log
-        Where its output goes; what was there is lost. Like all that the process
+        Where its output goes, behind what is there already. Like all that the process
         writes, it is for the owner alone.
     cwd, env
         The folder and the environment it runs in.
@@ -54,10 +56,9 @@ class Child:
     ) -> None:
         require_flower()
         self.log = log
-        make_folder(log.parent)
-        with open(log, "wb", opener=owner_only) as out:
+        with open_log(log) as out:
             self._guard = subprocess.Popen(
-                [sys.executable, "-P", "-m", _MODULE, *command],
+                [sys.executable, "-P", "-m", _MODULE, str(log.resolve()), *command],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -105,9 +106,10 @@ class Child:
         self.stop()
 
 
-def _guard(command: Sequence[str], orders: IO[str]) -> int:
+def _guard(log: Path, command: Sequence[str], orders: IO[str]) -> int:
     """Run `command`; end its family when it ends, is to end, or nobody is left to say.
 
+    What it says goes into the log.
     `orders` is a pipe whose other end only our parent holds: the system closes it
     however that parent dies. A line on it is the time to end in.
     """
@@ -118,8 +120,14 @@ def _guard(command: Sequence[str], orders: IO[str]) -> int:
     engine = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         preexec_fn=lambda: _prctl(1, signal.SIGTERM),  # PR_SET_PDEATHSIG
     )
+    assert engine.stdout is not None
+    writer = threading.Thread(target=write_lines, args=(engine.stdout, log))
+    writer.daemon = True
+    writer.start()
     grace = _ORPHANED
     try:
         while engine.poll() is None:
@@ -130,6 +138,7 @@ def _guard(command: Sequence[str], orders: IO[str]) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _end(os.getpid(), grace)
     code = engine.wait()
+    writer.join(_GRACE)
     return code if code >= 0 else 128 - code
 
 
@@ -182,4 +191,4 @@ def _lives(process: psutil.Process) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(_guard(sys.argv[1:], sys.stdin))
+    sys.exit(_guard(Path(sys.argv[1]), sys.argv[2:], sys.stdin))

@@ -14,7 +14,7 @@ from afcl.runtime.flower.certificates import make_server_certificates
 from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import environment, scripts
 from afcl.runtime.flower.keys import make_site_key
-from afcl.runtime.flower.logs import GIVE_CA, refusal
+from afcl.runtime.flower.logs import GIVE_CA, node_id, refusal
 from afcl.runtime.flower.network import (
     LOOPBACK,
     at,
@@ -90,9 +90,16 @@ class FlowerNode(_Process):
     def __init__(self, child: Child, address: str, ca: Path | None) -> None:
         super().__init__(child)
         self._address, self._ca = address, ca
+        self._joined = False
 
     def trouble(self) -> str | None:
-        """Return why the coordinator does not let this site in, if it does not."""
+        """Return why the coordinator does not let this site in, if it does not.
+
+        Who was let in once is not refused any more, and its log may be a long one.
+        """
+        self._joined = self._joined or node_id(self.log) is not None
+        if self._joined:
+            return None
         reason = refusal(self.log)
         if reason is None:
             alive = self.alive

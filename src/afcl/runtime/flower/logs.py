@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from afcl.runtime.flower.log_file import read_log
+
 _PLAIN = "the coordinator speaks plain text: join with --insecure, without --ca"
 GIVE_CA = "give the coordinator's ca.crt with --ca"
 #: The engine says the same of a key it does not know and of one that is online. It
@@ -53,7 +55,7 @@ _JOINED = re.compile(r"SuperNode ID: (\d+)")
 
 def node_id(log: Path) -> str | None:
     """Return the id under which a SuperNode has joined, or None if it has not yet."""
-    found = _JOINED.search(_read(log))
+    found = _JOINED.search(read_log(log))
     return None if found is None else found[1]
 
 
@@ -63,7 +65,7 @@ def refusal(log: Path) -> str | None:
     A SuperNode that cannot reach the coordinator keeps trying and does not say why;
     `unreachable` does. Here it counts as refused after a few attempts.
     """
-    text = _read(log)
+    text = read_log(log)
     if _JOINED.search(text):
         return None
     if known := meaning(text):
@@ -82,18 +84,10 @@ def meaning(text: str) -> str | None:
 
 def last_words(log: Path) -> str:
     """Return the line of a log that says best why its process ended."""
-    lines = [line.strip() for line in _read(log).splitlines()]
+    lines = [line.strip() for line in read_log(log).splitlines()]
     lines = [line for line in lines if line and "For more information" not in line]
     for at, line in enumerate(lines[:-1]):
         if "Exit Code: " in line:
             return lines[at + 1]
     errors = [line for line in lines if _ERROR.search(line)]
     return [f"see {log}", *lines, *errors][-1]
-
-
-def _read(log: Path) -> str:
-    try:
-        text = log.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return ""
-    return re.sub(r"\x1b\[\d*m", "", text)

@@ -8,6 +8,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from afcl.durable import disk_trouble
 from afcl.exceptions import AfclError
 from afcl.runtime.flower.engine import GridEngine
 from afcl.runtime.live.going_on import serve_folder
@@ -23,6 +24,8 @@ def main(grid: Grid, context: Context) -> None:
     try:
         serve_folder(GridEngine(grid), folder)
     except Exception as error:
+        if isinstance(error, OSError) and disk_trouble(error):
+            raise  # the heartbeat says it: the run can be resumed
         reason = str(error) if isinstance(error, AfclError) else repr(error)
         write_failure(folder, reason)
         raise

@@ -19,8 +19,10 @@ from typing import Any
 from afcl._typing import ClientId
 from afcl.core.terms import AskNews, News
 from afcl.exceptions import RejectedMessage
+from afcl.occupied import occupied
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Finished
+from afcl.runtime.heartbeat import Heartbeat
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.numbered import (
     OVER,
@@ -34,7 +36,7 @@ from afcl.runtime.live.numbered import (
     State,
     forget_whom_was_asked,
 )
-from afcl.runtime.live.server import Before, RunPlan, serve_run
+from afcl.runtime.live.server import LAST, LOCK, Before, RunPlan, serve_run
 from afcl.runtime.live.staying import answer_folder, run_name
 from afcl.runtime.results import RESULT, read_result, write_result
 from afcl.runtime.transport import Failure, Reply, Ticket
@@ -59,16 +61,18 @@ def serve_folder(
     if plan.standing is None:
         serve_run(engine, folder)
         return
-    state = State.read(folder)
     watch = Watch(engine, plan.run, plan.standing, clock, sleep)
-    while True:
-        if not state.finished:
-            state = _answer(engine, folder, plan, state)
-        if plan.standing.answers and state.number >= plan.standing.answers:
-            break
-        state = watch.until_there_is_a_reason(folder, state)
-    watch.tell_the_end()
-    replace(state, stage=OVER).write(folder)
+    alone = occupied(folder, "coordinator", name=LOCK, patience=LAST)
+    with alone, Heartbeat(folder):
+        state = State.read(folder)
+        while True:
+            if not state.finished:
+                state = _answer(engine, folder, plan, state)
+            if plan.standing.answers and state.number >= plan.standing.answers:
+                break
+            state = watch.until_there_is_a_reason(folder, state)
+        watch.tell_the_end()
+        replace(state, stage=OVER).write(folder)
 
 
 def _answer(engine: Engine, folder: Path, plan: RunPlan, state: State) -> State:

@@ -48,9 +48,9 @@ from afcl.runtime.live.membership import (
     keep_membership,
     open_membership,
 )
-from afcl.runtime.live.standing import given_rows, standing
 from afcl.runtime.live.staying import news, place_for, publish
 from afcl.runtime.live.take_home import MEMORY, take_home
+from afcl.runtime.live.taking_part import given_rows, standing
 from afcl.runtime.live.views import VIEWS, Views, home_folder
 from afcl.runtime.requirements import needs_all_rows
 from afcl.runtime.site import ODD, Site, digest_of, settled

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -110,6 +110,18 @@ class State:
         text = json.dumps(asdict(self), indent=2) + "\n"
         write_private(folder / STANDING, text.encode())
 
+    def in_words(self) -> str:
+        """Say how far it is."""
+        late = (
+            f"; waiting for {', '.join(self.waiting_for)}" if self.waiting_for else ""
+        )
+        return {
+            RUNNING: f"answer {self.number} is being found",
+            WAITING: f"answer {self.newest} stands; waiting for something new",
+            PENDING: f"answer {self.number + 1} is due ({self.reason}){late}",
+            OVER: f"over after answer {self.newest}",
+        }[self.stage]
+
     @property
     def finished(self) -> bool:
         """Whether the answer of this number is there."""
@@ -195,6 +207,16 @@ class Answers:
         roster = tuple("" if other == name else other for other in self.roster)
         return Answers(self.lineage.without(name), roster)
 
+    def in_words(self) -> list[str]:
+        """Say all answers so far, a line each."""
+        return [
+            f"answer {answer.number}: {len(answer.names)} clusters, "
+            f"{len(answer.clients)} sites"
+            + (", withdrawn" if answer.withdrawn else "")
+            + "".join(f"; {change}" for change in answer.changes)
+            for answer in self.lineage.answers
+        ]
+
     def described(self) -> dict[str, Any]:
         """Return what ``result.json`` says of the newest answer among the others."""
         newest = self.lineage.answers[-1]
@@ -208,6 +230,25 @@ class Answers:
             "changes": [change.described() for change in newest.changes],
             "history": history,
         }
+
+
+class SoFar(NamedTuple):
+    """How far a federation that goes on is, and its answers."""
+
+    state: State
+    answers: Answers
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {**asdict(self.state), "answers": self.answers.in_words()}
+
+
+def answers_of(folder: Path) -> SoFar | None:
+    """Return the answers of the federation in a folder; None: it is no such one."""
+    if not (folder / STANDING).is_file():
+        return None
+    state = State.read(folder)
+    return SoFar(state, Answers.read(folder, state.newest))
 
 
 def digest(name: str) -> str:

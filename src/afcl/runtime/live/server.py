@@ -18,15 +18,18 @@ from afcl._typing import ClientId
 from afcl.core.terms import CLEAR, DECLARED, HASHED, Answer, Category, Finish
 from afcl.exceptions import InputError
 from afcl.methods import get_method
+from afcl.occupied import occupied
 from afcl.privacy.levels import parse_level
 from afcl.runtime.agreement import MAX_ROWS, AgreementRequest, Scale
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
+from afcl.runtime.heartbeat import Heartbeat
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.enrolment import enrolled_keys
 from afcl.runtime.live.farewell import END_JOURNAL, Farewell, keep_end
 from afcl.runtime.live.numbered import Standing
+from afcl.runtime.live.retelling import opening
 from afcl.runtime.requirements import requirements
 from afcl.runtime.results import (
     JOURNAL,
@@ -37,12 +40,16 @@ from afcl.runtime.results import (
     write_result,
     write_text,
 )
-from afcl.trace import Event, Trace, read_trace, to_line
+from afcl.trace import TraceFile
 
 #: What the run is, written before it begins.
 PLAN = "plan.json"
 #: Why the run failed, if it did.
 FAILED = "failed.json"
+#: What keeps a second coordinator out, in the run's folder.
+LOCK = "coordinator.lock"
+#: Seconds for an earlier one to end.
+LAST = 30.0
 
 
 @dataclass(frozen=True)
@@ -148,10 +155,12 @@ def write_failure(folder: Path, reason: str) -> None:
 
 def read_failure(folder: Path) -> str | None:
     """Return why the run in a folder has failed, None if it has not."""
-    path = folder / FAILED
-    if not path.is_file():
+    try:
+        return str(json.loads((folder / FAILED).read_text(encoding="utf-8"))["reason"])
+    except FileNotFoundError:
         return None
-    return str(json.loads(path.read_text(encoding="utf-8"))["reason"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"the reason cannot be read any more: {folder / FAILED} is damaged"
 
 
 @dataclass(frozen=True)
@@ -187,13 +196,16 @@ ALONE = Before()
 def serve_run(engine: Engine, folder: Path, before: Before = ALONE) -> None:
     """Run the plan of a folder to its end, taking up where it was interrupted.
 
-    A folder that has its result is served its end, for who has missed it.
+    A folder that has its result is served its end, for who has missed it. What the disk
+    refuses ends it without a loss: the heartbeat says so.
     """
     plan = RunPlan.read(folder)
-    with _Recorder(folder) as recorder:
+    # A coordinator whose parent was killed may live on for some seconds.
+    alone = occupied(folder, "coordinator", name=LOCK, patience=LAST)
+    with alone, Heartbeat(folder), TraceFile(folder / TRACE) as recorder:
         admission = None
         if not (folder / RESULT).is_file():
-            admission = _run(plan, engine, folder, recorder.trace, before)
+            admission = _run(plan, engine, folder, recorder, before)
         with Journal(folder / END_JOURNAL, plan.run) as journal:
             if admission is None:
                 admission = _admission(plan, engine, folder, journal, before)
@@ -205,7 +217,7 @@ def serve_run(engine: Engine, folder: Path, before: Before = ALONE) -> None:
 
 
 def _run(
-    plan: RunPlan, engine: Engine, folder: Path, trace: Trace, before: Before
+    plan: RunPlan, engine: Engine, folder: Path, recorder: TraceFile, before: Before
 ) -> Admission:
     """Bring a run to its result; return who reaches its sites."""
     spec = Spec(
@@ -217,12 +229,13 @@ def _run(
         max_rows=plan.max_rows,
     )
     with Journal(folder / JOURNAL, plan.run) as journal:
+        _mend(recorder, spec, journal)
         admission = _admission(plan, engine, folder, journal, before)
         coordinator = Coordinator(
             spec,
             admission,
             journal=journal,
-            trace=trace,
+            trace=recorder.trace,
             clock=time.time,
             agreement=admission,
             patience=plan.patience,
@@ -235,7 +248,7 @@ def _run(
         if before.named is not None:
             result |= before.named(finished, names)
             for change in result["changes"]:
-                trace.add("change", tick=0, **change, at=time.time())
+                recorder.trace.add("change", tick=0, **change, at=time.time())
         finish = _farewell(finished, result)
         served = admission.to_be_told()
         keep_end(folder, journal, finish, served, plan.serve_end)
@@ -262,27 +275,14 @@ def _admission(
     )
 
 
-class _Recorder:
-    """The trace of a run, gone on with where it stopped."""
-
-    def __init__(self, folder: Path) -> None:
-        path = folder / TRACE
-        before = read_trace(path).events if path.is_file() else []
-        text = "".join(to_line(event) + "\n" for event in before)
-        write_text(path, text, private=True)  # without a line that was cut off
-        self._file = path.open("a", encoding="utf-8")
-        self.trace = Trace(self._write)
-        self.trace.events = list(before)
-
-    def _write(self, event: Event) -> None:
-        self._file.write(to_line(event) + "\n")
-        self._file.flush()
-
-    def __enter__(self) -> _Recorder:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
+def _mend(recorder: TraceFile, spec: Spec, journal: Journal) -> None:
+    """Say what was damaged; have the trace made again if it does not fit any more."""
+    damage = [text for text in (journal.damage, recorder.damage) if text]
+    gone = bool(journal.log) and not recorder.trace.events
+    if damage or gone:
+        recorder.mend(opening(spec, journal), told_again=journal.past() is not None)
+    for text in damage:
+        recorder.trace.add("note", tick=0, text=text, at=time.time())
 
 
 def _result(

@@ -24,7 +24,7 @@ from afcl.runtime.live.level_names import names_key
 from afcl.runtime.live.membership import DONE, Membership, keep_membership
 from afcl.runtime.live.own_rows import OwnRows
 from afcl.runtime.live.spelling import called
-from afcl.runtime.live.standing import given_rows
+from afcl.runtime.live.taking_part import given_rows
 from afcl.runtime.results import RESULT, write_labels, write_result_file
 from afcl.runtime.site import Site
 from afcl.texts import plain
