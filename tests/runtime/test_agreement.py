@@ -261,7 +261,7 @@ def test_garbage_is_refused_and_nothing_else_happens(changes, extremes):
     [
         ({"columns": ()}, "no columns named"),
         ({"columns": ("a", "b", "a")}, "named twice: 'a'"),
-        ({"scale": "robust"}, "scale 'robust' is unknown"),
+        ({"scale": "odd"}, "scale 'odd' is unknown"),
         ({"scale": {"a": (1, 0)}}, r"the bounds of 'a' are \(1, 0\)"),
         ({"scale": {"a": (0, np.inf)}}, "the bounds of 'a'"),
         ({"scale": {"a": (np.nan, 1)}}, "the bounds of 'a'"),

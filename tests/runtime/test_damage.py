@@ -48,7 +48,7 @@ def test_a_damaged_record_is_named_and_the_run_ends_as_it_would(tmp_path, level,
     tables, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run", options={"privacy": level})
     with pytest.raises(Crash):
-        serve_run(ListEngine(folders, crash_at=17), folder)
+        serve_run(ListEngine(folders, crash_at=16), folder)
     path = folder / "journal.bin"
     ends = [0, *records(path.read_bytes())]
     number = hit if hit >= 0 else len(ends) - 2
@@ -69,7 +69,7 @@ def test_a_damaged_journal_may_be_resumed_twice(tmp_path, level):
     tables, folders = write_sites(tmp_path)
     folder = plan(tmp_path / "run", options={"privacy": level})
     with pytest.raises(Crash):
-        serve_run(ListEngine(folders, crash_at=17), folder)
+        serve_run(ListEngine(folders, crash_at=16), folder)
     path = folder / "journal.bin"
     flip(path, records(path.read_bytes())[10] + 40)
     with pytest.raises(Crash):

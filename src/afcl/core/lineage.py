@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from afcl._typing import AnyArray, Bools, Floats, Ints
 from afcl.core.messages import Cells
@@ -238,6 +237,8 @@ def _links(was: Floats, now: Floats) -> Bools:
 
 def _matched(weights: Floats, links: Bools) -> dict[int, int]:
     """Return the new cluster of every old one that has a successor."""
+    from scipy.optimize import linear_sum_assignment  # slow to load, rarely needed
+
     old, new = linear_sum_assignment(np.where(links, weights, 0.0), maximize=True)
     pairs = zip(old.tolist(), new.tolist(), strict=True)
     return {i: j for i, j in pairs if links[i, j]}
