@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from statistics import mode
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -37,9 +34,6 @@ from afcl.metrics import adjusted_rand, silhouette
 from afcl.privacy.masks import mask, public_key
 from afcl.runtime.codec import encode
 from quality import CLIENTS, load, owners, scaled
-
-#: The attacks on a site are the tests' own.
-sys.path.append(str(Path(__file__).parents[1]))
 
 #: Rows on which a silhouette is computed.
 SCORED = 2500
@@ -60,6 +54,7 @@ SMALL = {"r15": 15, "a1": 20, "wine": 3}
 NOISY = {"SD1": 4, "eight": 8}
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0, None)
 SMALL_SITES = ("IR", "SE", "TF")
+LIED_TO = ("summary", "grouped(5)", "secure+summary", "secure+grouped(5)", "dp(1)")
 COMPARED_RUNS = ("summary", "grouped(5)")
 STEPS = {"IR": 4, "TF": 4}
 CURVES = ("SD1", "eight", "TF", "SE")
@@ -253,60 +248,19 @@ def steps(folder: Path, runs: int) -> list[Row]:
 
 
 def active(folder: Path, runs: int) -> list[Row]:
-    """Rows that a coordinator gets by dishonest requests to a site of 40 rows."""
-    from tests.robustness.adversary import attacks
-    from tests.robustness.adversary.victims import bounds_of, joined, share_recovered
-
+    """Rows that a coordinator gets by dishonest requests to three sites of 40 rows."""
     found = []
     for name in SMALL_SITES:
-        first, second = _forty(folder, name, 2)
-        both = np.concatenate([first, second])
-        with TemporaryDirectory() as where, temporary_home(where):
-            site = Path(where)
-
-            def victim(number: str, rows: Floats, level: str, site: Path = site) -> Any:
-                return joined(site / number / "out", rows, privacy=level)
-
-            group = victim("0", first, "grouped(5)")
-            pad = victim("1", first, "secure+summary")
-            plain = victim("2", first, "summary")
-            pair = [
-                victim(str(i), rows, "secure+summary")
-                for i, rows in ((3, first), (4, second))
-            ]
-            shares = {
-                "groups of 5, 6, …": share_recovered(
-                    attacks.regroup(group, first, 120), first
-                ),
-                "two-time pad": share_recovered(
-                    attacks.two_time_pad(pad, first), first, 4
-                ),
-                "2400 levels": share_recovered(
-                    attacks.many_levels(plain, first, 2400), first
-                ),
-                "a puppet": share_recovered(
-                    attacks.puppets(pair, [first, second], bounds_of(both)), both, 4
-                ),
-            }
-        found += [
-            {"dataset": name, "attack": attack, "recovered": share}
-            for attack, share in shares.items()
-        ]
+        tables = _forty(folder, name, 3)
+        rows = np.concatenate(tables)
+        bounds = (rows.min(axis=0), rows.max(axis=0))
+        audited = audit(tables, LIED_TO, scale=bounds, rounds=2, canary_trials=4).levels
+        for level in audited:
+            for lie in level.lies:
+                row: Row = {"dataset": name, "level": level.level, "attack": lie.name}
+                row |= {"learned": lie.share, "of": lie.what}
+                found.append({**row, "promised": bool(lie.promise)})
     return found
-
-
-@contextmanager
-def temporary_home(folder: str) -> Iterator[None]:
-    """Let sites keep what they have said in this folder."""
-    before = os.environ.get("AFCL_HOME")
-    os.environ["AFCL_HOME"] = str(Path(folder) / "home")
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["AFCL_HOME"]
-        else:
-            os.environ["AFCL_HOME"] = before
 
 
 def _forty(folder: Path, name: str, sites: int, rows: int = 40) -> list[Floats]:
@@ -347,8 +301,10 @@ def promised(part: str, rows: list[Row]) -> list[tuple[str, str, bool]]:
                 lines.append((f"{what}, none", row["recovered"], holds))
     if part == "active":
         for row in rows:
-            what = f"recovered by {row['attack']}: {row['dataset']}, none"
-            lines.append((what, row["recovered"], row["recovered"] == 0))
+            if row["promised"]:
+                who = f"{row['dataset']}, {row['level']}"
+                what = f"learned by {row['attack']}: {who}, nothing"
+                lines.append((what, row["learned"], row["learned"] == 0))
     if part == "steps":
         for row in rows:
             if row["level"] != "summary":

@@ -36,7 +36,7 @@ def files(tmp_path_factory):
 
 
 def test_a_table_in_words(files, capsys):
-    code, out, err = call(capsys, "audit", *files, "--rounds", "3")
+    code, out, err = call(capsys, "audit", *files, "--rounds", "3", "--no-lies")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith(
@@ -51,8 +51,33 @@ def test_a_table_in_words(files, capsys):
     assert lines[-1].startswith("'dp' was not audited")
 
 
+def test_lies_are_told_to_the_sites(files, capsys):
+    level = ("--privacy", "grouped(5)", "--rounds", "2", "--runs", "2")
+    code, out, _ = call(capsys, "audit", *files, *level)
+    assert code == 0
+    (line,) = (line for line in out.splitlines() if "other groups  " in line)
+    words = line.split()
+    assert words[:3] == ["grouped(5)", "other", "groups"]
+    assert words[3:] == ["0", "of", "120", "rows", "357", "of", "360", "kept"]
+    assert "other groups: asked for groups of other sizes" in out
+
+
+def test_what_cannot_be_audited_is_said_before_anything_is_run(
+    files, capsys, monkeypatch
+):
+    monkeypatch.setattr("afcl.audit.ladder.find_spec", lambda name: None)
+    code, out, err = call(capsys, "audit", *files, "--privacy", "secure")
+    assert (code, out) == (2, "")
+    assert "needs cryptography: pip install 'afcl[privacy]'" in err
+    options = (*RANGES, "--rounds", "2", "--runs", "1", "--no-lies")
+    code, out, _ = call(capsys, "audit", *files, *options)
+    assert code == 0
+    assert "'secure' and 'dp' were not audited: they need cryptography" in out
+    assert "secure+summary" not in out
+
+
 def test_two_sites_are_no_cohort(files, capsys):
-    _, out, _ = call(capsys, "audit", *files[:2], "--rounds", "2")
+    _, out, _ = call(capsys, "audit", *files[:2], "--rounds", "2", "--no-lies")
     assert "'secure' was not audited: it needs at least three sites." in out
 
 
@@ -66,6 +91,7 @@ def test_everything_as_json(files, capsys):
         "--trials",
         "8",
         *RANGES,
+        "--no-lies",
         "--json",
     )
     found = json.loads(out)
@@ -88,8 +114,11 @@ def test_a_terminal_of_eighty_columns_holds_the_table(files, capsys, monkeypatch
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     levels = ("--privacy", "exact", "--privacy", "secure", "--rounds", "2")
-    code, out, _ = call(capsys, "audit", *files, *levels)
+    levels = (*levels, "--runs", "1")
+    code, out, err = call(capsys, "audit", *files, *levels)
     assert code == 0
+    for line in ("secure+grouped(5): messages", "secure+grouped(5): one puppet"):
+        assert line in err
     for word in ("recovered", "promise", "100.0 %", "secure+grouped(5)", "kept"):
         assert word in out
     assert "…" not in out

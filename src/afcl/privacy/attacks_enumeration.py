@@ -213,6 +213,8 @@ def _ways(total: int, size: int, most: float) -> Ways:
 def _fill(total: int, size: int, most: float, low: float, high: float) -> Iterator[Way]:
     """Yield all tables of whole numbers with this sum and no larger scatter."""
     mean, budget = total / size, most + SLACK
+    if budget < 0:  # noise can make any scatter
+        return
     stack: list[tuple[tuple[int, ...], int, float]] = [((), total, 0.0)]
     while stack:
         taken, left, spent = stack.pop()
@@ -267,7 +269,10 @@ class Enumeration:
 
 
 def enumerated(
-    releases: Sequence[Released], tables: Sequence[Floats], box: Box
+    releases: Sequence[Released],
+    tables: Sequence[Floats],
+    box: Box,
+    bounds: tuple[Floats, Floats] | None = None,
 ) -> Enumeration:
     """Attack every site's messages one by one; the best message of a site counts.
 
