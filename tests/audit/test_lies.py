@@ -13,6 +13,7 @@ from tests.robustness.adversary.victims import iris_like
 from afcl.audit import audit
 from afcl.audit.lies import LIES, lies_at
 from afcl.audit.scene import MOST_ROWS, MOST_SITES, drawn
+from afcl.core import client
 from afcl.privacy.ledger import Ledger
 from afcl.privacy.levels import parse_level
 from afcl.runtime.live import member
@@ -73,21 +74,26 @@ def test_two_puppets_are_a_figure_and_no_failure(seed, only):
 
 def test_terms_that_are_not_pinned_are_caught(seed, only, monkeypatch):
     monkeypatch.setattr(member, "_pinned", lambda site, asked, request: site)
-    only("other terms", "thousands of levels", "more steps")
+    only("other terms", "more steps")
     lies, found = told("summary", seed)
     assert all(each.broken for each in lies.values()), lies
-    assert lies["thousands of levels"].share > 0.2
     assert lies["more steps"].what == "answers"
     assert found.broken
-    assert sum("a coordinator that" in reason for reason in found.reasons) == 3
+    assert sum("a coordinator that" in reason for reason in found.reasons) == 2
+
+
+def test_plans_that_nobody_checks_are_caught(seed, only, monkeypatch):
+    monkeypatch.setattr(client, "check_plan", lambda plan, n_features, params: None)
+    only("thousands of levels")
+    lies, _ = told("summary", seed)
+    assert lies["thousands of levels"].share > 0.2
 
 
 def test_groups_for_whoever_asks_are_caught(seed, only, monkeypatch):
     monkeypatch.setattr(member, "_pinned", lambda site, asked, request: site)
-    monkeypatch.setattr(Ledger, "again", lambda self, *rest: None)
     only("other groups")
     lies, _ = told("grouped(5)", seed)
-    assert lies["other groups"].share > 0.2
+    assert lies["other groups"].share > 0.05
 
 
 def test_levels_that_nobody_checks_are_caught(seed, only, monkeypatch):

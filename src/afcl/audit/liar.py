@@ -26,7 +26,7 @@ from afcl.privacy.attacks import (
     match_first_message,
     releases,
 )
-from afcl.privacy.attacks_sums import difference, difference_coarse
+from afcl.privacy.attacks_sums import difference_coarse
 from afcl.scale import Box
 
 #: Wider than any table: rows in a box of this span all lie in its corner.
@@ -93,27 +93,28 @@ def _in_a_narrow_box(
 def other_terms(
     victim: Victim, rows: Floats, level: str, times: int, box: Box, **options: Any
 ) -> list[Floats]:
-    """Say hello again and again, with other seeds and in boxes a little moved.
+    """Say hello again and again, with other seeds and in boxes a little wider.
 
     Cells of the same rows around other seeds differ by single rows.
     """
     heard = []
     for number in range(times):
-        moved = Box(box.low - 0.01 * (number // 2) * box.span, box.span)
-        terms = terms_for(rows, level, box=moved, seed=number, **options)
+        wider = Box(box.low, box.span * (1 + number / 100))
+        terms = terms_for(rows, level, box=wider, seed=number, **options)
         request = AskHello(terms)
         reply = victim.ask(request)
         if reply is not None:
-            heard.append(_in_units(Exchange(0, request, reply), moved, box))
+            heard.append(_in_units(Exchange(0, request, reply), wider, box))
     found = difference_coarse(heard)
     return [box.unscale(each.points) for each in found if len(each)]
 
 
 def _in_units(one: Exchange, own: Box, box: Box) -> Released:
-    """Return the cells of a first message in the units of another box."""
+    """Return the cells of a first message in the units of a box of the same shape."""
     (said,) = releases([one])
     means = box.scale(own.unscale(said.cells.means))
-    return Released((0,), Cells(said.cells.counts, means, said.cells.scatters))
+    scatters = said.cells.scatters * (own.span[0] / box.span[0]) ** 2
+    return Released((0,), Cells(said.cells.counts, means, scatters))
 
 
 def ask_for_more(
@@ -145,7 +146,7 @@ def regroup(
     box: Box | None = None,
     smallest: int = 5,
     **options: Any,
-) -> Floats:
+) -> list[Floats]:
     """Ask for groups of 5, 6, … rows, with columns repeated to weigh more.
 
     Groups that differ by one row tell it. A column that comes w times is as if its
@@ -164,7 +165,8 @@ def regroup(
             cells = reply.payload
             means = np.ascontiguousarray((cells.means * wider)[:, first])
             heard.append(Released((0,), Cells(cells.counts, means, cells.scatters)))
-    return box.unscale(difference(heard).points)
+    found = difference_coarse(heard)
+    return [box.unscale(each.points) for each in found if len(each)]
 
 
 def _groupings(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,6 @@ from afcl.core.params import DefaultParams
 from afcl.core.terms import AskAnnouncement, AskHello, AskStep, Terms
 from afcl.methods import get_method
 from afcl.privacy.attacks import Exchange
-from afcl.privacy.attacks_enumeration import measured_in
 from afcl.privacy.levels import MASKS, Level
 
 #: Levels in one request that no honest coordinator asks for.
@@ -70,7 +70,7 @@ def attempt(lie: Lie, scene: Scene) -> Attempt:
         lie.name,
         lie.tried,
         lie.promise,
-        sum({each.folder.parent: len(each.rows) for each in asked}.values()),
+        _rows_of(asked),
         found.number,
         found.of,
         found.what,
@@ -79,6 +79,14 @@ def attempt(lie: Lie, scene: Scene) -> Attempt:
         sum(victim.refused for victim in asked),
         bool(lie.promise) and found.number > 0,
     )
+
+
+def _rows_of(asked: Sequence[Victim]) -> int:
+    """Return how many rows the sites have that were asked, each as it was at first."""
+    sizes: dict[Path, int] = {}
+    for each in asked:
+        sizes.setdefault(each.folder.parent, len(each.rows))
+    return sum(sizes.values())
 
 
 # ------------------------------------------------------------------ whatever the level
@@ -167,10 +175,9 @@ def _more_steps(scene: Scene) -> Learned:
 def _regroup(scene: Scene) -> Learned:
     least, options = max(scene.level.group, scene.min_cell), scene.options
 
-    def attack(site: Victim, rows: Floats) -> list[Floats]:
-        return [regroup(site, rows, GROUPINGS, scene.box, least, **options)]
-
-    return scene.on_every_site(attack)
+    return scene.on_every_site(
+        lambda site, rows: regroup(site, rows, GROUPINGS, scene.box, least, **options)
+    )
 
 
 # ------------------------------------------------------------------ secure
@@ -231,8 +238,7 @@ def _extremes(scene: Scene) -> Learned:
 
 def _jittered_box(scene: Scene) -> Learned:
     """Look for values; of a continuous column, for the step they lie in."""
-    steps = measured_in(np.concatenate(scene.tables))
-    fine = scene.box.span / FINE
+    steps, fine = scene.steps, scene.box.span / FINE
     known, values = 0, 0
     for site, rows in enumerate(scene.tables):
         victim = scene.victim(site, "run")
@@ -332,7 +338,7 @@ LIES = (
     Lie(
         "other terms",
         _is_open,
-        f"said hello {TIMES} times, with other seeds and in boxes a little moved",
+        f"said hello {TIMES} times, with other seeds and in boxes a little wider",
         PINNED,
         _other_terms,
     ),

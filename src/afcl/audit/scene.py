@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,9 @@ import numpy as np
 from afcl._typing import Bools, Floats
 from afcl.audit.findings import known_rows
 from afcl.audit.victims import Victim, joined
+from afcl.gaps import has_gaps
 from afcl.privacy.attacks import Candidates
+from afcl.privacy.attacks_enumeration import measured_in
 from afcl.privacy.levels import Level
 from afcl.scale import Box
 
@@ -105,13 +108,30 @@ class Scene:
         return Learned(known, sum(len(rows) for rows in self.spoken))
 
     def known(self, guesses: Iterable[Floats], rows: Floats) -> Bools:
-        """Return which rows these guesses name."""
-        width = rows.shape[1]
+        """Return which rows these guesses name, as they are or those on the lattice."""
+        every = [np.reshape(guess, (-1, rows.shape[1])) for guess in guesses]
+        every += [guess[self._on_lattice(guess)] for guess in every]
         found = [
             Candidates("lies", self.box.scale(points), np.ones(len(points), np.int64))
-            for points in (np.reshape(guess, (-1, width)) for guess in guesses)
+            for points in every
         ]
         return known_rows(found, rows, self.tolerance)
+
+    def _on_lattice(self, points: Floats) -> Bools:
+        """Return which points have values as they are measured, which is public."""
+        steps = self.steps
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = np.abs(points - np.rint(points / steps) * steps)
+        close = (off <= self.tolerance * self.box.span) | (steps == 0)
+        fits: Bools = close.all(axis=1)
+        return fits
+
+    @cached_property
+    def steps(self) -> Floats:
+        """In which steps the columns are measured; 0: in none, or values are filled."""
+        if any(has_gaps(table) for table in self.tables):
+            return np.zeros(self.tables[0].shape[1])
+        return measured_in(np.concatenate(self.tables))
 
 
 def drawn(tables: Sequence[Floats], seed: int) -> list[Floats]:
