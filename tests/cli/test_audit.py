@@ -113,9 +113,9 @@ def test_a_terminal_of_eighty_columns_holds_the_table(files, capsys, monkeypatch
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
-    levels = ("--privacy", "exact", "--privacy", "secure", "--rounds", "2")
-    levels = (*levels, "--runs", "1")
-    code, out, err = call(capsys, "audit", *files, *levels)
+    levels = ("--privacy", "exact", "--privacy", "secure")
+    limits = ("--rounds", "2", "--runs", "1")
+    code, out, err = call(capsys, "audit", *files, *levels, *limits)
     assert code == 0
     for line in ("secure+grouped(5): messages", "secure+grouped(5): one puppet"):
         assert line in err

@@ -16,7 +16,7 @@ from afcl.audit.findings import known_rows
 from afcl.audit.victims import Victim, joined
 from afcl.gaps import has_gaps
 from afcl.privacy.attacks import Candidates
-from afcl.privacy.attacks_enumeration import measured_in
+from afcl.privacy.lattice import measured_in
 from afcl.privacy.levels import Level
 from afcl.scale import Box
 

@@ -73,6 +73,29 @@ def group_rows(X: Floats, smallest: int) -> Ints:
     return labels
 
 
+def without_rare(X: Floats, smallest: int) -> Floats:
+    """Return rows in which no few differ from all the others of a column.
+
+    Where fewer than `smallest` rows have another value than all the others, the mean of
+    a group would tell how many of them are in it: a rare level of a category, the one
+    who said yes. They get the value of the others. A column of many values is as it is.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 1.5], [0.0, 2.5], [1.0, 3.5], [0.0, 4.5]])
+    >>> without_rare(X, 2)[:, 0].tolist()
+    [0.0, 0.0, 0.0, 0.0]
+    """
+    kept = X
+    for feature, column in enumerate(X.T):
+        usual = np.median(column)  # that of the others, if they are more than half
+        if 0 < np.count_nonzero(column != usual) < smallest:
+            if kept is X:
+                kept = X.copy()
+            kept[:, feature] = usual
+    return kept
+
+
 def grouped_cells(X: Floats, labels: Ints) -> Cells:
     """Return count, mean and scatter of every group."""
     return cells_of(X, labels, int(labels.max()) + 1)
