@@ -160,7 +160,7 @@ def test_a_grid_of_one_in_64_tells_it_of_small_cells():
 
 
 def test_columns_of_two_numbers_are_yes_and_no_too():
-    rows = np.array([[1.0, 7], [2, 7], [1, 9], [1, 9], [1, 9], [2, 9]])
+    rows = np.array([[1.0, 8], [2, 8], [1, 7], [1, 9], [1, 8], [2, 8]])
     box = Box(np.zeros(2), np.array([3.0, 10.0]))
     lattice = lattice_of(rows, box)
     assert lattice.yes_no.tolist() == [True, False]
@@ -168,7 +168,7 @@ def test_columns_of_two_numbers_are_yes_and_no_too():
     (known,) = enumerate_cells(release, lattice)
     assert known.columns[0] == Counter({1: 4, 2: 2})
     # What is left of the scatter is the other column's.
-    assert known.columns[1] == Counter({7: 2, 9: 4})
+    assert known.columns[1] == Counter({7: 1, 8: 4, 9: 1})
 
 
 def test_shares_of_yes_are_no_count(seed):
@@ -194,3 +194,22 @@ def test_counts_of_yes_are_exact(first, second):
     lattice = lattice_of(rows, box, np.array([False, True]))
     told = [known.columns[1][1] for known in enumerate_cells(release, lattice)]
     assert told == [sum(first), sum(second)]
+
+
+def test_whoever_knows_the_ends_of_a_column_leaves_out_what_cannot_be():
+    """Nobody has -1 children: a sum of 2 and a scatter of 3.2 are one with 2 of them."""
+    rows = column(0, 0, 0, 0, 2)
+    box = Box(np.zeros(1), np.full(1, 10.0))
+    release = Released((0,), cells_of(box.scale(rows), np.zeros(5, dtype=int), 1))
+    (known,) = enumerate_cells(release, lattice_of(rows, box), unit=1 / 64)
+    assert known.columns[0] == Counter()
+    (known,) = enumerate_cells(release, lattice_of(rows, box, ends=True), unit=1 / 64)
+    assert known.columns[0] <= Counter({0: 4, 2: 1})
+    two = np.column_stack([rows, np.array([7.0, 7, 7, 9, 9])])
+    box = Box(np.zeros(2), np.full(2, 10.0))
+    release = Released((0,), cells_of(box.scale(two), np.zeros(5, dtype=int), 1))
+    without, within = (
+        next(enumerate_cells(release, lattice_of(two, box, ends=ends)))
+        for ends in (False, True)
+    )
+    assert without.columns[0] <= within.columns[0] <= Counter({0: 4, 2: 1})

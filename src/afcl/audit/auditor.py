@@ -102,7 +102,11 @@ class Auditor:
         run = self._run(level, curious=True)
         released = releases(run.heard)
         attacks = measure_attacks(run.heard, released, run.rows(), tolerance_of(level))
-        found = enumerated(released, run.spoken(), run.terms.box, self.bounds).singled
+        spoken, box = run.spoken(), run.terms.box
+        found, at_most = (
+            enumerated(released, spoken, box, self.bounds, ends).singled
+            for ends in (False, not level.private)
+        )
         canary = self._canaries(level)
         across = self._across(level)
         lies = self._lies(level) if self.lies else ()
@@ -127,6 +131,7 @@ class Auditor:
             notes=(
                 *notes.of_extremes(level, run),
                 *notes.of_steps(found),
+                *notes.of_ends(found, at_most),
                 *notes.of_runs(across),
                 *notes.of_lies(lies),
             ),

@@ -23,6 +23,16 @@ def of_steps(found: float) -> tuple[str, ...]:
     )
 
 
+def of_ends(found: float, known: float) -> tuple[str, ...]:
+    """Say what follows for whoever also knows between what values columns lie."""
+    if known <= found:
+        return ()
+    return (
+        f"{known:.2%} of the values follow if it is also known between what values a "
+        "column lies, against which nothing is promised",
+    )
+
+
 def of_runs(across: Sequence[AcrossRuns]) -> tuple[str, ...]:
     """Say what several runs tell together, which no single one does."""
     lines = []

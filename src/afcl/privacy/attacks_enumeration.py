@@ -112,7 +112,7 @@ def _of_numbers(
         )
         return [_in_all(fits)]
     places = [lattice.place(j, m) for j, m in enumerate(cells.means[number])]
-    every = _ways_by_column(size, places, weights, scatter + off)
+    every = _ways_by_column(size, places, lattice, scatter + off)
     return list(_shared(every, weights, scatter, off))
 
 
@@ -127,8 +127,11 @@ def _ways_of_one(
     step, own = float(lattice.steps()[0]), means[number]
     width = root_of(unit) / step if unit else 0.0
     below, above = means[means < own], means[means > own]
-    low = lattice.place(0, float(below.max())) - width if below.size else -math.inf
-    high = lattice.place(0, float(above.min())) + width if above.size else math.inf
+    low, high = lattice.ends(0)
+    if below.size:
+        low = max(low, lattice.place(0, float(below.max())) - width)
+    if above.size:
+        high = min(high, lattice.place(0, float(above.min())) + width)
     sway = width / 2 if below.size and above.size else width
     place = lattice.place(0, float(own))
     first = math.ceil(size * (place - sway) - SLACK)
@@ -148,15 +151,18 @@ def _in_all(ways: Iterable[tuple[int, ...]]) -> Counter[int]:
 
 
 def _ways_by_column(
-    size: int, places: Sequence[float], weights: Floats, most: float
+    size: int, places: Sequence[float], lattice: Lattice, most: float
 ) -> list[Ways]:
     """Return the ways to fill every column of a cell that its scatter leaves."""
+    weights = lattice.steps() ** 2
     sums = [round(size * place) for place in places]
     least = [w * _least(total, size) for w, total in zip(weights, sums, strict=True)]
     rest = most - sum(least)
     return [
-        _ways(total, size, (rest + own) / weight)
-        for total, own, weight in zip(sums, least, weights, strict=True)
+        _ways(total, size, (rest + own) / weight, *lattice.ends(column))
+        for column, (total, own, weight) in enumerate(
+            zip(sums, least, weights, strict=True)
+        )
     ]
 
 
@@ -182,10 +188,10 @@ def _least(total: int, size: int) -> float:
     return over * (size - over) / size
 
 
-def _ways(total: int, size: int, most: float) -> Ways:
+def _ways(total: int, size: int, most: float, low: float, high: float) -> Ways:
     """Return all ways to fill a column, None if there are too many."""
     found: list[Way] = []
-    for way in _fill(total, size, most, -math.inf, math.inf):
+    for way in _fill(total, size, most, low, high):
         found.append(way)
         if len(found) > MOST_WAYS:
             return None
@@ -255,6 +261,7 @@ def enumerated(
     tables: Sequence[Floats],
     box: Box,
     bounds: tuple[Floats, Floats] | None = None,
+    ends: bool = False,
 ) -> Enumeration:
     """Attack every site's messages one by one; the best message of a site counts.
 
@@ -268,9 +275,11 @@ def enumerated(
         The agreed map.
     bounds : (low, high), optional
         Of columns that are levels of categories; NaN: of numbers.
+    ends : bool
+        Whether it is known between what values the columns of numbers lie.
     """
     categories = None if bounds is None else ~np.isnan(bounds[0])
-    lattice = lattice_of(np.concatenate(tables), box, categories)
+    lattice = lattice_of(np.concatenate(tables), box, categories, ends)
     totals = np.zeros(2)
     for client, rows in enumerate(tables):
         held = [

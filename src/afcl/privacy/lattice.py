@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,11 +34,14 @@ class Lattice:
         The agreed map.
     lowest
         The lower of the two values of columns of yes and no; NaN: another column.
+    reach
+        Between what values of every column lie, in its steps, as far as that is known.
     """
 
     units: Floats
     box: Box
     lowest: Floats | None = None
+    reach: Floats | None = None
 
     @cached_property
     def yes_no(self) -> Bools:
@@ -59,7 +63,14 @@ class Lattice:
         """Return the lattice of the other columns."""
         some = self.numbers
         box = Box(self.box.low[some], self.box.span[some])
-        return Lattice(self.units[some], box)
+        reach = None if self.reach is None else self.reach[:, some]
+        return Lattice(self.units[some], box, reach=reach)
+
+    def ends(self, column: int) -> tuple[float, float]:
+        """Return between what steps a column lies."""
+        if self.reach is None:
+            return -math.inf, math.inf
+        return float(self.reach[0, column]), float(self.reach[1, column])
 
     def steps(self) -> Floats:
         """Return the steps in agreed units."""
@@ -91,17 +102,24 @@ def measured_in(rows: Floats) -> Floats:
     return units
 
 
-def lattice_of(rows: Floats, box: Box, categories: Bools | None = None) -> Lattice:
+def lattice_of(
+    rows: Floats, box: Box, categories: Bools | None = None, ends: bool = False
+) -> Lattice:
     """Return the lattice of rows in the units of the data.
 
-    `categories` are the columns of 0 and 1, whatever values these rows have of them.
+    With `ends` it is known between what values a column lies, too: that nobody has -1
+    children, and that a mark is 1 to 5. `categories` are the columns of 0 and 1, whatever values these rows have of them.
     """
     units = measured_in(rows)
     lowest = np.where(np.ptp(rows, axis=0) == units, rows.min(axis=0), np.nan)
     lowest[units == 0] = np.nan
     if categories is not None:
         units[categories], lowest[categories] = 1.0, 0.0
-    return Lattice(units, box, lowest)
+    if not ends:
+        return Lattice(units, box, lowest)
+    outermost = np.stack([rows.min(axis=0), rows.max(axis=0)])
+    reach = np.rint(outermost / np.where(units > 0, units, 1.0))
+    return Lattice(units, box, lowest, reach)
 
 
 def ones_of(release: Released, lattice: Lattice) -> Ints:
