@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.audit import notes
+from afcl.audit import columns, notes
 from afcl.audit.across import across_runs
 from afcl.audit.canaries import CanaryResult, canaries
 from afcl.audit.findings import (
@@ -107,6 +107,8 @@ class Auditor:
             enumerated(released, spoken, box, self.bounds, ends).singled
             for ends in (False, not level.private)
         )
+        categories = None if self.bounds is None else ~np.isnan(self.bounds[0])
+        told = columns.columns_told(run, categories)
         canary = self._canaries(level)
         across = self._across(level)
         lies = self._lies(level) if self.lies else ()
@@ -130,6 +132,7 @@ class Auditor:
             attacks=attacks.attacks,
             notes=(
                 *notes.of_extremes(level, run),
+                *columns.in_words(told),
                 *notes.of_steps(found),
                 *notes.of_ends(found, at_most),
                 *notes.of_runs(across),
@@ -138,6 +141,7 @@ class Auditor:
             enumerated=found,
             across=across,
             lies=lies,
+            columns=None if told is None else asdict(told),
         )
 
     def _canaries(self, level: Level) -> tuple[CanaryResult, ...]:

@@ -118,6 +118,9 @@ class LevelFinding:
         with other seeds, and with a row of every site gone between two runs.
     lies
         What a coordinator that lies learned of the sites.
+    columns
+        What first messages tell of categories and gaps, see
+        :class:`afcl.audit.columns.ColumnsTold`; None: there are neither.
     nearest
         Distance of what was sent to the nearest row, the median, in units of a typical
         row's distance to its nearest neighbour; None: nothing that has a place. Where
@@ -158,6 +161,7 @@ class LevelFinding:
     enumerated: float = 0.0
     across: tuple[AcrossRuns, ...] = ()
     lies: tuple[Attempt, ...] = ()
+    columns: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
