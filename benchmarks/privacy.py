@@ -29,6 +29,7 @@ from afcl.audit import LevelFinding, audit
 from afcl.core.messages import Update
 from afcl.core.tasks import SUM, Part
 from afcl.data import dirichlet_split, iid_split, make_mixture
+from afcl.data.features import Feature, bounds_of
 from afcl.exceptions import SmallClientsWarning
 from afcl.metrics import adjusted_rand, silhouette
 from afcl.privacy.masks import mask, public_key
@@ -55,6 +56,8 @@ NOISY = {"SD1": 4, "eight": 8}
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0, None)
 SMALL_SITES = ("IR", "SE", "TF")
 LIED_TO = ("summary", "grouped(5)", "secure+summary", "secure+grouped(5)", "dp(1)")
+LEVEL_NAMES = ("a", "b", "c", "d")
+TOLD = ("summary", "grouped(5)", "secure+summary", "secure+grouped(5)", "dp(8)")
 COMPARED_RUNS = ("summary", "grouped(5)")
 STEPS = {"IR": 4, "TF": 4}
 CURVES = ("SD1", "eight", "TF", "SE")
@@ -247,6 +250,60 @@ def steps(folder: Path, runs: int) -> list[Row]:
     return found
 
 
+def categories(folder: Path, runs: int) -> list[Row]:
+    """What first messages tell of levels and gaps: three sites of 60 drawn rows."""
+    names = ["age", "pressure", "smoker", *(f"kind={level}" for level in LEVEL_NAMES)]
+    low, high = bounds_of(names, [Feature("kind", LEVEL_NAMES)])
+    found = []
+    for gaps, start, level in product((0.0, 0.1), (0, 100), TOLD):
+        if gaps and "dp" in level:
+            continue
+        tables = [mixed_table(start + site, gaps) for site in range(3)]
+        rows = np.concatenate(tables)
+        public = (
+            np.where(np.isnan(low), np.nanmin(rows, axis=0), low),
+            np.where(np.isnan(high), np.nanmax(rows, axis=0), high),
+        )
+        (audited,) = audit(
+            tables,
+            [level],
+            scale=public if "dp" in level else "minmax",
+            bounds=(low, high),
+            missing="impute" if gaps else "error",
+            rounds=2,
+            runs=1,
+            canary_trials=4,
+            lies=False,
+        ).levels
+        assert audited.columns is not None
+        row: Row = {"gaps": gaps, "draw": start, "level": level, **audited.columns}
+        found.append({**row, "enumerated": audited.enumerated})
+    return found
+
+
+def mixed_table(seed: int, gaps: float, n: int = 60) -> Floats:
+    """Return ages, pressures, yes or no, and a category whose fifth level is rare."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(0, 3, n)
+    middles = np.array([[40, 120], [60, 150], [75, 130]])
+    numbers = np.round(rng.normal(middles[kinds], [6, 9]))
+    shares = np.array(
+        [
+            [0.6, 0.3, 0.06, 0.03, 0.01],
+            [0.1, 0.6, 0.2, 0.07, 0.03],
+            [0.2, 0.1, 0.6, 0.02, 0.08],
+        ]
+    )
+    drawn = np.array([rng.choice(5, p=share) for share in shares[kinds]])
+    smoker = rng.random(n) < 0.05
+    levels = drawn[:, None] == np.arange(len(LEVEL_NAMES))
+    X = np.column_stack([numbers, smoker, levels]).astype(np.float64)
+    holes = rng.random((n, 4)) < gaps
+    X[:, :3][holes[:, :3]] = np.nan
+    X[holes[:, 3], 3:] = np.nan
+    return X
+
+
 def active(folder: Path, runs: int) -> list[Row]:
     """Rows that a coordinator gets by dishonest requests to three sites of 40 rows."""
     found = []
@@ -276,6 +333,7 @@ PARTS: dict[str, Callable[[Path, int], list[Row]]] = {
     "recovered": recovered,
     "across": across,
     "steps": steps,
+    "categories": categories,
     "active": active,
     "grouped": grouped,
     "small clients": small_clients,
@@ -305,6 +363,12 @@ def promised(part: str, rows: list[Row]) -> list[tuple[str, str, bool]]:
                 who = f"{row['dataset']}, {row['level']}"
                 what = f"learned by {row['attack']}: {who}, nothing"
                 lines.append((what, row["learned"], row["learned"] == 0))
+    if part == "categories":
+        for row in rows:
+            if "grouped" in row["level"]:
+                what = f"levels of few rows counted: {row['level']}, {row['gaps']:.0%}"
+                none = row["rare_counted"] == 0 and row["enumerated"] == 0
+                lines.append((f"{what} gaps, none", row["rare_counted"], none))
     if part == "steps":
         for row in rows:
             if row["level"] != "summary":
