@@ -251,7 +251,7 @@ def steps(folder: Path, runs: int) -> list[Row]:
 
 
 def categories(folder: Path, runs: int) -> list[Row]:
-    """What first messages tell of levels and gaps: three sites of 60 drawn rows."""
+    """Count what first messages tell of levels and gaps: three sites of 60 rows."""
     names = ["age", "pressure", "smoker", *(f"kind={level}" for level in LEVEL_NAMES)]
     low, high = bounds_of(names, [Feature("kind", LEVEL_NAMES)])
     found = []

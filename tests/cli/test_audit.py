@@ -58,7 +58,7 @@ def test_lies_are_told_to_the_sites(files, capsys):
     (line,) = (line for line in out.splitlines() if "other groups  " in line)
     words = line.split()
     assert words[:3] == ["grouped(5)", "other", "groups"]
-    assert words[3:] == ["0", "of", "120", "rows", "357", "of", "360", "kept"]
+    assert words[3:] == ["0", "of", "120", "rows", "213", "of", "216", "kept"]
     assert "other groups: asked for groups of other sizes" in out
 
 
@@ -143,3 +143,25 @@ def test_bad_input_is_one_line_and_exit_code_two(files, capsys, arguments, text)
     assert (code, out) == (2, "")
     assert text in err
     assert err.count("\n") == 1
+
+
+def test_categories_and_gaps_are_audited_as_they_are_run(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    paths = []
+    for name in ("north", "south"):
+        kinds = rng.permutation(np.repeat(["a", "b", "c"], [20, 17, 3]))
+        ages = rng.normal(50, 9, 40)
+        lines = [f"{age:.1f},{kind}" for age, kind in zip(ages, kinds, strict=True)]
+        lines[3] = f",{kinds[3]}"
+        paths.append(tmp_path / f"{name}.csv")
+        paths[-1].write_text("\n".join(["age,kind", *lines, ""]))
+    limits = ("--rounds", "2", "--runs", "1", "--no-lies", "--missing", "impute")
+    code, out, _ = call(capsys, "audit", *paths, *limits, "--ranges", "age=0:100")
+    assert code == 0
+    assert "80 rows of 3 columns at 2 sites" in out
+    assert "of 4 of 4 levels at sites the number of rows follows" in out
+    assert "'dp' was not audited: declare the levels of kind" in out
+    level = ("--privacy", "dp(8)", "--ranges", "age=0:100")
+    code, _, err = call(capsys, "audit", *paths, *limits, *level)
+    assert code == 2
+    assert "the levels of kind must not come from the rows" in err

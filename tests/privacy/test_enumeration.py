@@ -197,7 +197,7 @@ def test_counts_of_yes_are_exact(first, second):
 
 
 def test_whoever_knows_the_ends_of_a_column_leaves_out_what_cannot_be():
-    """Nobody has -1 children: a sum of 2 and a scatter of 3.2 are one with 2 of them."""
+    """Nobody has -1 children: a sum of 2 and a scatter of 3.2 are one who has 2."""
     rows = column(0, 0, 0, 0, 2)
     box = Box(np.zeros(1), np.full(1, 10.0))
     release = Released((0,), cells_of(box.scale(rows), np.zeros(5, dtype=int), 1))

@@ -108,7 +108,8 @@ def lattice_of(
     """Return the lattice of rows in the units of the data.
 
     With `ends` it is known between what values a column lies, too: that nobody has -1
-    children, and that a mark is 1 to 5. `categories` are the columns of 0 and 1, whatever values these rows have of them.
+    children, and that a mark is 1 to 5. `categories` are the columns of 0 and 1,
+    whatever values these rows have of them.
     """
     units = measured_in(rows)
     lowest = np.where(np.ptp(rows, axis=0) == units, rows.min(axis=0), np.nan)
