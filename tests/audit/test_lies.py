@@ -151,3 +151,5 @@ def test_few_sites_and_not_too_many_rows_are_lied_to(seed):
 
 def test_levels_without_cells_are_not_lied_to():
     assert lies_at(parse_level("exact")) == []
+    assert lies_at(parse_level("secure(he)")) == []
+    assert lies_at(parse_level("secure(plain)+summary")) == []

@@ -30,7 +30,7 @@ from afcl.gaps import IMPUTE, fill, has_gaps
 from afcl.metrics import adjusted_rand, silhouette
 from afcl.privacy.attacks import releases
 from afcl.privacy.attacks_enumeration import enumerated
-from afcl.privacy.levels import Level, parse_level
+from afcl.privacy.levels import MASKS, Level, parse_level
 from afcl.runtime.site import Site
 from afcl.scale import Box, given_box, minmax_box, ranges_of, with_bounds
 
@@ -152,8 +152,12 @@ class Auditor:
         return canaries(level, width, self.min_cell, self.trials, self.seed)
 
     def _across(self, level: Level) -> tuple[AcrossRuns, ...]:
-        """Compare ordinary runs, at levels whose cells have no noise."""
-        if not level.sends_cells or level.private:
+        """Compare ordinary runs, at levels whose cells have no noise.
+
+        Sums are the same however they are hidden: those under masks are compared.
+        """
+        hidden_otherwise = level.secure and level.scheme != MASKS
+        if not level.sends_cells or level.private or hidden_otherwise:
             return ()
         self.tell(f"{level}: {self.runs} runs")
 
