@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from statistics import mode
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -32,14 +29,12 @@ from afcl.audit import LevelFinding, audit
 from afcl.core.messages import Update
 from afcl.core.tasks import SUM, Part
 from afcl.data import dirichlet_split, iid_split, make_mixture
+from afcl.data.features import Feature, bounds_of
 from afcl.exceptions import SmallClientsWarning
 from afcl.metrics import adjusted_rand, silhouette
 from afcl.privacy.masks import mask, public_key
 from afcl.runtime.codec import encode
 from quality import CLIENTS, load, owners, scaled
-
-#: The attacks on a site are the tests' own.
-sys.path.append(str(Path(__file__).parents[1]))
 
 #: Rows on which a silhouette is computed.
 SCORED = 2500
@@ -60,6 +55,9 @@ SMALL = {"r15": 15, "a1": 20, "wine": 3}
 NOISY = {"SD1": 4, "eight": 8}
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0, None)
 SMALL_SITES = ("IR", "SE", "TF")
+LIED_TO = ("summary", "grouped(5)", "secure+summary", "secure+grouped(5)", "dp(1)")
+LEVEL_NAMES = ("a", "b", "c", "d")
+TOLD = ("summary", "grouped(5)", "secure+summary", "secure+grouped(5)", "dp(8)")
 COMPARED_RUNS = ("summary", "grouped(5)")
 STEPS = {"IR": 4, "TF": 4}
 CURVES = ("SD1", "eight", "TF", "SE")
@@ -252,61 +250,74 @@ def steps(folder: Path, runs: int) -> list[Row]:
     return found
 
 
-def active(folder: Path, runs: int) -> list[Row]:
-    """Rows that a coordinator gets by dishonest requests to a site of 40 rows."""
-    from tests.robustness.adversary import attacks
-    from tests.robustness.adversary.victims import bounds_of, joined, share_recovered
-
+def categories(folder: Path, runs: int) -> list[Row]:
+    """Count what first messages tell of levels and gaps: three sites of 60 rows."""
+    names = ["age", "pressure", "smoker", *(f"kind={level}" for level in LEVEL_NAMES)]
+    low, high = bounds_of(names, [Feature("kind", LEVEL_NAMES)])
     found = []
-    for name in SMALL_SITES:
-        first, second = _forty(folder, name, 2)
-        both = np.concatenate([first, second])
-        with TemporaryDirectory() as where, temporary_home(where):
-            site = Path(where)
-
-            def victim(number: str, rows: Floats, level: str, site: Path = site) -> Any:
-                return joined(site / number / "out", rows, privacy=level)
-
-            group = victim("0", first, "grouped(5)")
-            pad = victim("1", first, "secure+summary")
-            plain = victim("2", first, "summary")
-            pair = [
-                victim(str(i), rows, "secure+summary")
-                for i, rows in ((3, first), (4, second))
-            ]
-            shares = {
-                "groups of 5, 6, …": share_recovered(
-                    attacks.regroup(group, first, 120), first
-                ),
-                "two-time pad": share_recovered(
-                    attacks.two_time_pad(pad, first), first, 4
-                ),
-                "2400 levels": share_recovered(
-                    attacks.many_levels(plain, first, 2400), first
-                ),
-                "a puppet": share_recovered(
-                    attacks.puppets(pair, [first, second], bounds_of(both)), both, 4
-                ),
-            }
-        found += [
-            {"dataset": name, "attack": attack, "recovered": share}
-            for attack, share in shares.items()
-        ]
+    for gaps, start, level in product((0.0, 0.1), (0, 100), TOLD):
+        if gaps and "dp" in level:
+            continue
+        tables = [mixed_table(start + site, gaps) for site in range(3)]
+        rows = np.concatenate(tables)
+        public = (
+            np.where(np.isnan(low), np.nanmin(rows, axis=0), low),
+            np.where(np.isnan(high), np.nanmax(rows, axis=0), high),
+        )
+        (audited,) = audit(
+            tables,
+            [level],
+            scale=public if "dp" in level else "minmax",
+            bounds=(low, high),
+            missing="impute" if gaps else "error",
+            rounds=2,
+            runs=1,
+            canary_trials=4,
+            lies=False,
+        ).levels
+        assert audited.columns is not None
+        row: Row = {"gaps": gaps, "draw": start, "level": level, **audited.columns}
+        found.append({**row, "enumerated": audited.enumerated})
     return found
 
 
-@contextmanager
-def temporary_home(folder: str) -> Iterator[None]:
-    """Let sites keep what they have said in this folder."""
-    before = os.environ.get("AFCL_HOME")
-    os.environ["AFCL_HOME"] = str(Path(folder) / "home")
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["AFCL_HOME"]
-        else:
-            os.environ["AFCL_HOME"] = before
+def mixed_table(seed: int, gaps: float, n: int = 60) -> Floats:
+    """Return ages, pressures, yes or no, and a category whose fifth level is rare."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(0, 3, n)
+    middles = np.array([[40, 120], [60, 150], [75, 130]])
+    numbers = np.round(rng.normal(middles[kinds], [6, 9]))
+    shares = np.array(
+        [
+            [0.6, 0.3, 0.06, 0.03, 0.01],
+            [0.1, 0.6, 0.2, 0.07, 0.03],
+            [0.2, 0.1, 0.6, 0.02, 0.08],
+        ]
+    )
+    drawn = np.array([rng.choice(5, p=share) for share in shares[kinds]])
+    smoker = rng.random(n) < 0.05
+    levels = drawn[:, None] == np.arange(len(LEVEL_NAMES))
+    X = np.column_stack([numbers, smoker, levels]).astype(np.float64)
+    holes = rng.random((n, 4)) < gaps
+    X[:, :3][holes[:, :3]] = np.nan
+    X[holes[:, 3], 3:] = np.nan
+    return X
+
+
+def active(folder: Path, runs: int) -> list[Row]:
+    """Rows that a coordinator gets by dishonest requests to three sites of 40 rows."""
+    found = []
+    for name in SMALL_SITES:
+        tables = _forty(folder, name, 3)
+        rows = np.concatenate(tables)
+        bounds = (rows.min(axis=0), rows.max(axis=0))
+        audited = audit(tables, LIED_TO, scale=bounds, rounds=2, canary_trials=4).levels
+        for level in audited:
+            for lie in level.lies:
+                row: Row = {"dataset": name, "level": level.level, "attack": lie.name}
+                row |= {"learned": lie.share, "of": lie.what}
+                found.append({**row, "promised": bool(lie.promise)})
+    return found
 
 
 def _forty(folder: Path, name: str, sites: int, rows: int = 40) -> list[Floats]:
@@ -322,6 +333,7 @@ PARTS: dict[str, Callable[[Path, int], list[Row]]] = {
     "recovered": recovered,
     "across": across,
     "steps": steps,
+    "categories": categories,
     "active": active,
     "grouped": grouped,
     "small clients": small_clients,
@@ -347,8 +359,16 @@ def promised(part: str, rows: list[Row]) -> list[tuple[str, str, bool]]:
                 lines.append((f"{what}, none", row["recovered"], holds))
     if part == "active":
         for row in rows:
-            what = f"recovered by {row['attack']}: {row['dataset']}, none"
-            lines.append((what, row["recovered"], row["recovered"] == 0))
+            if row["promised"]:
+                who = f"{row['dataset']}, {row['level']}"
+                what = f"learned by {row['attack']}: {who}, nothing"
+                lines.append((what, row["learned"], row["learned"] == 0))
+    if part == "categories":
+        for row in rows:
+            if "grouped" in row["level"]:
+                what = f"levels of few rows counted: {row['level']}, {row['gaps']:.0%}"
+                none = row["rare_counted"] == 0 and row["enumerated"] == 0
+                lines.append((f"{what} gaps, none", row["rare_counted"], none))
     if part == "steps":
         for row in rows:
             if row["level"] != "summary":

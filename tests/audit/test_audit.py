@@ -48,7 +48,7 @@ def tables(seed, rows=45, sites=3):
 
 def only(level, seed, **options):
     """Audit one level; return what was found of it."""
-    options = {"rounds": 8, "canary_trials": 60, **options}
+    options = {"rounds": 8, "canary_trials": 60, "lies": False, "runs": 1, **options}
     (found,) = audit(tables(seed), [level], seed=seed, **options).levels
     return found
 
@@ -63,7 +63,9 @@ def test_what_is_audited_where_nobody_chooses():
 
 
 def test_the_ladder(seed):
-    found = audit(tables(seed), rounds=12, seed=seed, scale=BOUNDS, canary_trials=40)
+    found = audit(
+        tables(seed), rounds=12, seed=seed, scale=BOUNDS, canary_trials=40, lies=False
+    )
     by_name = {level.level: level for level in found.levels}
     assert list(by_name) == default_levels(3, bounded=True)
     assert not found.broken
@@ -100,7 +102,7 @@ def test_extremes_are_noted_where_they_are_told(seed):
 def test_values_that_many_rows_share_are_known_but_nobody_is_singled_out(seed):
     made = tables(seed)
     made[0][:20] = made[0][0]
-    (found,) = audit(made, ["grouped(5)"], rounds=3, seed=seed).levels
+    (found,) = audit(made, ["grouped(5)"], rounds=3, seed=seed, lies=False).levels
     assert found.recovered == 0
     assert found.shared >= 5 / sum(len(table) for table in made)
     assert not found.broken
@@ -116,10 +118,14 @@ def whole_numbers(seed, columns=1, rows=60):
 
 
 def test_one_column_of_whole_numbers_is_not_enumerated(seed, monkeypatch):
-    (found,) = audit(whole_numbers(seed), ["grouped(5)"], rounds=2, runs=1).levels
+    (found,) = audit(
+        whole_numbers(seed), ["grouped(5)"], rounds=2, runs=1, lies=False
+    ).levels
     assert (found.enumerated, found.broken) == (0, False)
     monkeypatch.setattr(grouped, "coarse_cells", lambda cells, units: cells)
-    (found,) = audit(whole_numbers(seed), ["grouped(5)"], rounds=2, runs=1).levels
+    (found,) = audit(
+        whole_numbers(seed), ["grouped(5)"], rounds=2, runs=1, lies=False
+    ).levels
     assert found.enumerated > 0.2
     assert found.broken
     assert any("enumeration" in reason for reason in found.reasons)
@@ -127,19 +133,25 @@ def test_one_column_of_whole_numbers_is_not_enumerated(seed, monkeypatch):
 
 
 def test_summary_does_not_promise_what_steps_give_away(seed):
-    (found,) = audit(whole_numbers(seed), ["summary"], rounds=2, runs=1).levels
+    (found,) = audit(
+        whole_numbers(seed), ["summary"], rounds=2, runs=1, lies=False
+    ).levels
     assert found.enumerated > 0.1
     assert not found.broken
 
 
 def test_what_several_runs_tell_together(seed):
-    (found,) = audit(mixed(seed, 2), ["summary"], rounds=2, runs=3, seed=seed).levels
+    (found,) = audit(
+        mixed(seed, 2), ["summary"], rounds=2, runs=3, seed=seed, lies=False
+    ).levels
     told = [each.reseeded for each in found.across]
     assert [each.runs for each in found.across] == [1, 2, 3]
     assert told == sorted(told)
     assert 0 < told[0] < told[2]
     assert any("3 runs with other seeds" in note for note in found.notes)
-    (found,) = audit(mixed(seed, 2), ["grouped(5)"], rounds=2, runs=5, seed=seed).levels
+    (found,) = audit(
+        mixed(seed, 2), ["grouped(5)"], rounds=2, runs=5, seed=seed, lies=False
+    ).levels
     assert [each.runs for each in found.across] == [1, 2, 3, 5]
     assert [each.reseeded for each in found.across] == [0, 0, 0, 0]
     assert found.across[0].after_leaving == 0
@@ -148,8 +160,31 @@ def test_what_several_runs_tell_together(seed):
     assert not found.broken
 
 
-def test_levels_that_cannot_be_compared_are_not(seed):
-    assert only("secure", seed).across == ()
+def test_sums_of_several_runs_are_compared_too(seed):
+    """Sums around other seeds differ by rows; that no run tells is not promised."""
+    found = only("secure", seed, runs=2)
+    assert [each.runs for each in found.across] == [1, 2]
+    assert found.across[0].reseeded == 0
+    assert not found.broken
+
+
+def test_noise_is_not_compared(seed):
+    assert only("dp(8)", seed, scale=BOUNDS, canary_trials=4, runs=2).across == ()
+
+
+def test_groups_drawn_by_the_seed_are_caught_by_several_runs(seed, monkeypatch):
+    """Each run alone shows whole groups; two of them differ by rows."""
+    drawn = iter(range(10_000))
+
+    def regrouped(X, smallest):
+        noise = np.random.default_rng(next(drawn)).normal(0, 0.02, X.shape)
+        return group_rows(X + noise, smallest)
+
+    monkeypatch.setattr(grouped, "group_rows", regrouped)
+    found = only("grouped(5)", seed, runs=5)
+    assert found.across[-1].reseeded > 0
+    assert found.broken
+    assert any("5 runs with other seeds" in reason for reason in found.reasons)
 
 
 # ------------------------------------------------------------------ levels that cheat
@@ -320,7 +355,9 @@ def mixed(seed, d, sites=5, rows=40):
 def test_nested_sums_of_mixed_sites_show_no_row(seed, d):
     """Coarse sums less finer ones are sums of whole groups again."""
     levels = ["secure+summary", "secure"]
-    for found in audit(mixed(seed, d), levels, rounds=10, seed=seed).levels:
+    for found in audit(
+        mixed(seed, d), levels, rounds=10, seed=seed, runs=1, lies=False
+    ).levels:
         assert not found.broken, found.reasons
         assert found.recovered == 0
         assert found.smallest == 5

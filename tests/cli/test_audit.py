@@ -36,7 +36,7 @@ def files(tmp_path_factory):
 
 
 def test_a_table_in_words(files, capsys):
-    code, out, err = call(capsys, "audit", *files, "--rounds", "3")
+    code, out, err = call(capsys, "audit", *files, "--rounds", "3", "--no-lies")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith(
@@ -51,8 +51,33 @@ def test_a_table_in_words(files, capsys):
     assert lines[-1].startswith("'dp' was not audited")
 
 
+def test_lies_are_told_to_the_sites(files, capsys):
+    level = ("--privacy", "grouped(5)", "--rounds", "2", "--runs", "2")
+    code, out, _ = call(capsys, "audit", *files, *level)
+    assert code == 0
+    (line,) = (line for line in out.splitlines() if "other groups  " in line)
+    words = line.split()
+    assert words[:3] == ["grouped(5)", "other", "groups"]
+    assert words[3:] == ["0", "of", "120", "rows", "213", "of", "216", "kept"]
+    assert "other groups: asked for groups of other sizes" in out
+
+
+def test_what_cannot_be_audited_is_said_before_anything_is_run(
+    files, capsys, monkeypatch
+):
+    monkeypatch.setattr("afcl.audit.ladder.find_spec", lambda name: None)
+    code, out, err = call(capsys, "audit", *files, "--privacy", "secure")
+    assert (code, out) == (2, "")
+    assert "needs cryptography: pip install 'afcl[privacy]'" in err
+    options = (*RANGES, "--rounds", "2", "--runs", "1", "--no-lies")
+    code, out, _ = call(capsys, "audit", *files, *options)
+    assert code == 0
+    assert "'secure' and 'dp' were not audited: they need cryptography" in out
+    assert "secure+summary" not in out
+
+
 def test_two_sites_are_no_cohort(files, capsys):
-    _, out, _ = call(capsys, "audit", *files[:2], "--rounds", "2")
+    _, out, _ = call(capsys, "audit", *files[:2], "--rounds", "2", "--no-lies")
     assert "'secure' was not audited: it needs at least three sites." in out
 
 
@@ -66,6 +91,7 @@ def test_everything_as_json(files, capsys):
         "--trials",
         "8",
         *RANGES,
+        "--no-lies",
         "--json",
     )
     found = json.loads(out)
@@ -87,9 +113,12 @@ def test_a_terminal_of_eighty_columns_holds_the_table(files, capsys, monkeypatch
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
-    levels = ("--privacy", "exact", "--privacy", "secure", "--rounds", "2")
-    code, out, _ = call(capsys, "audit", *files, *levels)
+    levels = ("--privacy", "exact", "--privacy", "secure")
+    limits = ("--rounds", "2", "--runs", "1")
+    code, out, err = call(capsys, "audit", *files, *levels, *limits)
     assert code == 0
+    for line in ("secure+grouped(5): messages", "secure+grouped(5): one puppet"):
+        assert line in err
     for word in ("recovered", "promise", "100.0 %", "secure+grouped(5)", "kept"):
         assert word in out
     assert "…" not in out
@@ -114,3 +143,25 @@ def test_bad_input_is_one_line_and_exit_code_two(files, capsys, arguments, text)
     assert (code, out) == (2, "")
     assert text in err
     assert err.count("\n") == 1
+
+
+def test_categories_and_gaps_are_audited_as_they_are_run(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    paths = []
+    for name in ("north", "south"):
+        kinds = rng.permutation(np.repeat(["a", "b", "c"], [20, 17, 3]))
+        ages = rng.normal(50, 9, 40)
+        lines = [f"{age:.1f},{kind}" for age, kind in zip(ages, kinds, strict=True)]
+        lines[3] = f",{kinds[3]}"
+        paths.append(tmp_path / f"{name}.csv")
+        paths[-1].write_text("\n".join(["age,kind", *lines, ""]))
+    limits = ("--rounds", "2", "--runs", "1", "--no-lies", "--missing", "impute")
+    code, out, _ = call(capsys, "audit", *paths, *limits, "--ranges", "age=0:100")
+    assert code == 0
+    assert "80 rows of 3 columns at 2 sites" in out
+    assert "of 4 of 4 levels at sites the number of rows follows" in out
+    assert "'dp' was not audited: declare the levels of kind" in out
+    level = ("--privacy", "dp(8)", "--ranges", "age=0:100")
+    code, _, err = call(capsys, "audit", *paths, *limits, *level)
+    assert code == 2
+    assert "the levels of kind must not come from the rows" in err

@@ -13,7 +13,7 @@ from afcl.core.client import condense
 from afcl.core.params import DefaultParams
 from afcl.exceptions import InputError
 from afcl.privacy import grouping
-from afcl.privacy.grouping import group_rows, grouped_cells
+from afcl.privacy.grouping import group_rows, grouped_cells, without_rare
 
 
 def column(*values):
@@ -140,3 +140,51 @@ def test_what_cannot_be_grouped_is_refused():
         group_rows(column(1), 0)
     with pytest.raises(InputError, match="missing or infinite"):
         group_rows(column(1, np.nan, 2), 2)
+
+
+# ------------------------------------------------------------------ values of few rows
+
+
+def test_a_level_that_few_rows_have_is_that_of_the_others():
+    X = np.zeros((20, 3))
+    X[:4, 0] = 1.0  # four of twenty said yes
+    X[:5, 1] = 1.0  # five did
+    X[:17, 2] = 1.0  # three did not
+    kept = without_rare(X, 5)
+    assert kept[:, 0].max() == 0
+    assert np.array_equal(kept[:, 1], X[:, 1])
+    assert kept[:, 2].min() == 1
+    assert X[:4, 0].min() == 1  # what was given stays as it was
+
+
+def test_a_mark_that_few_rows_have_is_the_nearest_that_more_have():
+    marks = np.repeat([1.0, 2, 3, 4, 5], [2, 6, 9, 8, 1])[:, None]
+    kept = without_rare(marks, 5).ravel()
+    assert np.unique(kept, return_counts=True)[1].tolist() == [8, 9, 9]
+
+
+def test_columns_of_many_values_stay_as_they_are(seed):
+    rng = np.random.default_rng(seed)
+    ages = np.round(rng.normal(50, 15, (60, 1)))
+    assert without_rare(ages, 5) is ages
+    mostly_nothing = np.zeros((60, 1))
+    mostly_nothing[:4, 0] = [40, 41, 55, 62]
+    assert without_rare(mostly_nothing, 5).max() == 0
+    mostly_nothing[4:6, 0] = [3.0, 70.0]
+    assert without_rare(mostly_nothing, 5) is mostly_nothing
+
+
+@given(
+    arrays(
+        np.float64,
+        st.tuples(st.integers(5, 40), st.just(2)),
+        elements=st.integers(0, 3),
+    ),
+    st.integers(2, 6),
+)
+def test_no_value_of_a_column_of_few_is_that_of_few_rows(X, smallest):
+    kept = without_rare(X, smallest)
+    for before, after in zip(X.T, kept.T, strict=True):
+        counts = np.unique(after, return_counts=True)[1]
+        many = np.unique(before, return_counts=True)[1].max() >= smallest
+        assert counts.min() >= smallest or not many

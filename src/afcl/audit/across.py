@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.audit.findings import AcrossRuns, recovered_share
+from afcl.audit.findings import EXACT, AcrossRuns, known_rows
 from afcl.audit.wire import Tapped
 from afcl.privacy.attacks import Released, releases
 from afcl.privacy.attacks_sums import difference_coarse
@@ -25,7 +25,11 @@ Run = Callable[[Sequence[Floats], int], Tapped]
 
 
 def across_runs(
-    tables: Sequence[Floats], run: Run, runs: int, seed: int
+    tables: Sequence[Floats],
+    run: Run,
+    runs: int,
+    seed: int,
+    tolerance: float = EXACT,
 ) -> tuple[AcrossRuns, ...]:
     """Compare the messages of several runs, and say what that recovers.
 
@@ -39,6 +43,8 @@ def across_runs(
         How many are heard.
     seed : int
         Of the first run; the others' are the next ones.
+    tolerance : float
+        How close to a row a guess must be, in units of the box.
     """
     again = [run(tables, seed + number) for number in range(runs)]
     fewer = [run(each, seed) for each in _leaving(tables, runs, seed)]
@@ -46,8 +52,8 @@ def across_runs(
     return tuple(
         AcrossRuns(
             number,
-            _recovered(again[:number], rows),
-            _recovered(fewer[:number], rows),
+            _recovered(again[:number], rows, tolerance),
+            _recovered(fewer[:number], rows, tolerance),
         )
         for number in COUNTED
         if number <= runs
@@ -64,7 +70,7 @@ def _leaving(tables: Sequence[Floats], runs: int, seed: int) -> list[list[Floats
     return every
 
 
-def _recovered(heard: Sequence[Tapped], rows: Floats) -> float:
+def _recovered(heard: Sequence[Tapped], rows: Floats, tolerance: float) -> float:
     """Return the share of rows that all these runs' messages tell together."""
     said: list[Released] = [each for run in heard for each in releases(run.heard)]
-    return recovered_share(difference_coarse(said), rows)
+    return float(known_rows(difference_coarse(said), rows, tolerance).mean())

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,40 @@ class Attack:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way in which a coordinator lied to the sites, and what that was worth.
+
+    Attributes
+    ----------
+    name, tried
+        Which, and in words what was done.
+    promise
+        What it would break; empty: nothing is promised, the figure is to be known.
+    rows
+        Rows of the sites it was tried on.
+    learned, of, what, share
+        How many were learned of how many: rows placed exactly, values of a column, or
+        answers and synopses beyond what was agreed.
+    requests, refused
+        What was asked of the sites, and how often they refused.
+    broken
+        Whether something was learned that is promised not to be.
+    """
+
+    name: str
+    tried: str
+    promise: str
+    rows: int
+    learned: int
+    of: int
+    what: str
+    share: float
+    requests: int
+    refused: int
+    broken: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LevelFinding:
     """What the audit found of one level.
 
@@ -82,6 +116,11 @@ class LevelFinding:
     across
         Rows that follow from several runs on the same sites: by the number of runs,
         with other seeds, and with a row of every site gone between two runs.
+    lies
+        What a coordinator that lies learned of the sites.
+    columns
+        What first messages tell of categories and gaps, see
+        :class:`afcl.audit.columns.ColumnsTold`; None: there are neither.
     nearest
         Distance of what was sent to the nearest row, the median, in units of a typical
         row's distance to its nearest neighbour; None: nothing that has a place. Where
@@ -121,6 +160,8 @@ class LevelFinding:
     notes: tuple[str, ...] = ()
     enumerated: float = 0.0
     across: tuple[AcrossRuns, ...] = ()
+    lies: tuple[Attempt, ...] = ()
+    columns: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +261,16 @@ def measure_attacks(
     )
 
 
-def recovered_share(found: Sequence[Candidates], rows: Floats) -> float:
-    """Return the share of rows that attacks name which are mostly right."""
+def known_rows(
+    found: Iterable[Candidates], rows: Floats, tolerance: float = EXACT
+) -> Bools:
+    """Return which rows are named by attacks that are mostly right."""
     tree, known = cKDTree(rows), np.zeros(rows.shape[0], dtype=np.bool_)
     for each in found:
         if len(each):
-            right, hit = _hits(each, rows, tree, EXACT)
+            right, hit = _hits(each, rows, tree, tolerance)
             known |= hit & (right >= RIGHT * len(each))
-    return float(known.mean())
+    return known
 
 
 def _hits(

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from afcl.audit.canaries import CanaryResult
-from afcl.audit.findings import AttackResults
+from afcl.audit.findings import AcrossRuns, AttackResults, Attempt
 from afcl.audit.wire import Tapped, TappedSite
 from afcl.core.cohort_answers import numbers_for
 from afcl.core.messages import Hello
@@ -41,6 +41,8 @@ class Evidence:
     canary: Sequence[CanaryResult]
     min_cell: int
     enumerated: float = 0.0
+    across: Sequence[AcrossRuns] = ()
+    lies: Sequence[Attempt] = ()
 
 
 class Promise(NamedTuple):
@@ -85,6 +87,27 @@ def _recovered(found: Evidence) -> list[str]:
         f"what stands for the rows of client {client} was formed anew"
         for client, site in enumerate(found.run.sites)
         if len(site.stood) > 1
+    ]
+
+
+def _told_by_runs(found: Evidence) -> list[str]:
+    """Return what several runs tell together that is promised not to be told."""
+    for each in found.across[-1:]:
+        if each.reseeded > 0:
+            return [
+                f"{each.reseeded:.2%} of the rows follow from {each.runs} runs with "
+                "other seeds"
+            ]
+    return []
+
+
+def _believed_lies(found: Evidence) -> list[str]:
+    """Return what a coordinator that lies learned though that is promised not to be."""
+    return [
+        f"{lie.name}: a coordinator that {lie.tried} learned {lie.learned} of {lie.of} "
+        f"{lie.what} ({lie.promise})"
+        for lie in found.lies
+        if lie.broken
     ]
 
 
@@ -193,11 +216,21 @@ PROMISES = (
         _small_cells,
     ),
     Promise(
+        lambda level: bool(level.group) and not level.secure,
+        "no row told by several runs with other seeds",
+        _told_by_runs,
+    ),
+    Promise(
         lambda level: level.private, "epsilon at most {level.epsilon:g}", _not_private
     ),
     Promise(
         lambda level: level.secure,
         "sums over cohorts only after the first message, which is on a grid of 1/64",
         _not_hidden,
+    ),
+    Promise(
+        lambda level: level.sends_cells,
+        "the same to a coordinator that lies",
+        _believed_lies,
     ),
 )

@@ -13,6 +13,7 @@ from afcl._typing import Floats, Ints
 from afcl.core.messages import Broadcast, Cells
 from afcl.core.protocol import AnyMethod, KeptT
 from afcl.core.terms import Terms
+from afcl.gaps import IMPUTE, has_gaps
 from afcl.methods import get_method
 from afcl.methods.afcl import Shown
 from afcl.methods.presets import PRESETS
@@ -25,7 +26,7 @@ from afcl.runtime.coordinator import Coordinator, Spec
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import Schedule
-from afcl.runtime.simulate import Outcome, label_all
+from afcl.runtime.simulate import Outcome, label_all, with_gaps
 from afcl.runtime.site import Site, settled
 
 
@@ -44,12 +45,12 @@ class TappedSite(Site):
         that groups were formed, or noise drawn, anew.
     """
 
-    def __init__(self, rows: Floats) -> None:
+    def __init__(self, rows: Floats, missing: str = IMPUTE) -> None:
         self.wire: list[tuple[bytes, bytes]] = []
         self.charged: dict[str, float] = {}
         self.stood: set[bytes] = set()
         self._said: dict[str, Any] = {}
-        super().__init__(rows, keep=self._once)
+        super().__init__(rows, keep=self._once, missing=missing)
 
     def answer(self, request: bytes) -> bytes:
         """Answer, and keep both."""
@@ -131,8 +132,18 @@ class Tapped:
         return self.outcome.finished.terms
 
     def rows(self) -> Floats:
-        """Return everybody's rows in agreed units: what the attacks are judged by."""
+        """Return everybody's rows in agreed units: what the attacks are judged by.
+
+        They are those that take part, their gaps filled.
+        """
         return np.concatenate([site.scaled(self.terms) for site in self.sites])
+
+    def spoken(self) -> list[Floats]:
+        """Return every site's rows that take part, in the units of the data."""
+        if not any(has_gaps(site.rows) for site in self.sites):
+            return [site.rows for site in self.sites]
+        box = self.terms.box
+        return [box.unscale(site.scaled(self.terms)) for site in self.sites]
 
     def labels(self) -> Ints:
         """Return everybody's labels, site after site."""
@@ -154,18 +165,31 @@ def tapped(
     options: Mapping[str, Any],
     curious: bool = False,
     names: Sequence[str] = (),
+    bounds: tuple[Floats, Floats] | None = None,
+    missing: str = "",
 ) -> Tapped:
     """Run a level on tables and keep what crosses the wire.
 
-    With `curious` the server keeps asking for all the rounds.
+    With `curious` the server keeps asking for all the rounds. `bounds` are those of
+    columns that need no agreement, `missing` says what is done about gaps.
     """
     method = method_at(parse_level(level))
     chosen = {**options, "privacy": level}
     requirements(method, method.parameters(**chosen), scale, len(tables))
     if curious:
         method = cast(AnyMethod, Curious(method))
-    spec = Spec(method, chosen, seed, scale, rounds, names=tuple(names))
-    sites = tuple(TappedSite(table) for table in tables)
+    spec = Spec(
+        method,
+        chosen,
+        seed,
+        scale,
+        rounds,
+        names=tuple(names),
+        bounds=bounds,
+        missing=missing,
+    )
+    spec = with_gaps(spec, tables)
+    sites = tuple(TappedSite(table, missing or IMPUTE) for table in tables)
     bound = Schedule().bind(len(sites), seed)
     finished = Coordinator(spec, InProcess(sites, bound)).run()
     heard = tuple(

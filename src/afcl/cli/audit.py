@@ -28,12 +28,14 @@ from afcl.cli.tables import (
     NumericOnly,
     Ordinal,
     Separator,
+    categories,
     split_lists,
     table_options,
 )
 
 if TYPE_CHECKING:
-    from afcl.audit import Audit, LevelFinding
+    from afcl.audit import Attempt, Audit, LevelFinding
+    from afcl.data import Sites, Table
 
 #: Columns of the table.
 HEADER = (
@@ -48,6 +50,10 @@ HEADER = (
     "ARI",
     "promise",
 )
+#: Columns of the table of lies.
+LIES = ("level", "attack", "learned", "refused", "promise")
+#: Columns that hold words.
+TEXTS = ("level", "attack")
 #: What they mean.
 LEGEND = (
     "recovered: rows a server could name exactly; shared: rows whose value is known",
@@ -57,7 +63,7 @@ LEGEND = (
 )
 
 
-Sites = Annotated[
+SiteFiles = Annotated[
     list[Path] | None, typer.Argument(help=SITES, metavar="SITE", show_default=False)
 ]
 Levels = Annotated[
@@ -73,6 +79,9 @@ Cohort = Annotated[
     typer.Option(help="Sites of a cohort at 'secure' (all, at least 3)."),
 ]
 MinCell = Annotated[int, typer.Option(help="Smallest group of rows a site describes.")]
+Lies = Annotated[
+    bool, typer.Option(help="Also attack each site as a coordinator that lies would.")
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print everything that was found as JSON.")
 ]
@@ -80,7 +89,7 @@ AsJson = Annotated[
 
 def audit(
     context: typer.Context,
-    sites: Sites = None,
+    sites: SiteFiles = None,
     folders: Folders = [],
     privacy: Levels = [],
     rounds: Annotated[int, typer.Option(help="Rounds in which the server asks.")] = 30,
@@ -106,17 +115,22 @@ def audit(
     decimal: Decimal = None,
     encoding: Encoding = None,
     null: Null = [],
+    lies: Lies = True,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what an honest-but-curious server could recover of these rows.
+    """Measure what a server could recover of these rows, by looking and by lying.
 
     Runs every level on the files, keeps the bytes that would be sent, and attacks them.
 
-    Nothing is sent anywhere. Exit code 1 if a level breaks its promise.
+    Then lies to each site as a dishonest coordinator would. Nothing is sent anywhere.
+
+    Exit code 0 if all levels keep their promises, 1 if one does not, 2 for bad input.
     """
     from afcl.audit import audit as run_audit
     from afcl.audit import default_levels
+    from afcl.cli.run import check_levels
     from afcl.data import read_sites
+    from afcl.data.features import bounds_of
     from afcl.data.places import site_places
     from afcl.privacy import parse_level
 
@@ -124,26 +138,39 @@ def audit(
     n_sites = len(site_places(sites or [], folders)[0])
     levels = list(privacy) or default_levels(n_sites, public is not None)
     parsed = [parse_level(level) for level in levels]
+    chosen = split_lists(context.params)
     read = read_sites(
         sites or [],
         one_site=folders,
-        **table_options(split_lists(context.params)),
+        **table_options(chosen),
         min_rows=max(min_cell, *(level.group for level in parsed)),
+        least=min_cell,
     )
+    no_noise = _no_noise(read, chosen)
+    if no_noise and not privacy:
+        levels = [str(level) for level in parsed if not level.private]
+    for level in levels:
+        check_levels(read.features, chosen, level)
     for note in read.notes:
         print(f"note: {note}", file=sys.stderr)
+    scale: Any = "minmax"
+    if public is not None:
+        scale = in_order(public, read.columns, read.features)
     with _status() as tell:
         found = run_audit(
             [table.values for table in read.tables],
             levels,
             rounds=rounds,
             seed=seed,
-            scale="minmax" if public is None else in_order(public, read.columns),
+            scale=scale,
             cohort=cohort,
             min_cell=min_cell,
             canary_trials=trials,
             runs=runs,
             names=[table.name for table in read.tables],
+            bounds=bounds_of(read.columns, read.features) if read.features else None,
+            missing=missing,
+            lies=lies,
             tell=tell,
         )
     if as_json:
@@ -151,20 +178,41 @@ def audit(
     else:
         _show(found)
         if not privacy:
-            for line in _left_out(n_sites, public is not None):
+            for line in _left_out(n_sites, public is not None, no_noise):
                 typer.echo(line)
     if found.broken:
         raise typer.Exit(1)
 
 
-def _left_out(n_sites: int, bounded: bool) -> Iterator[str]:
-    """Say what was not audited, for want of sites or bounds."""
-    from afcl.audit.ladder import SMALLEST_COHORT
+def _no_noise(read: Sites[Table], chosen: dict[str, Any]) -> str:
+    """Say why these tables cannot be audited at 'dp'; "": they can be."""
+    from afcl.gaps import has_gaps
 
+    declared = categories(chosen["category"])
+    found = [each.name for each in read.features if not declared.get(each.name)]
+    if found:
+        return f"declare the levels of {found[0]}, --category '{found[0]}=LEVEL|LEVEL'"
+    if any(has_gaps(table.values) for table in read.tables):
+        return "leave rows with gaps out, --missing drop"
+    return ""
+
+
+def _left_out(n_sites: int, bounded: bool, no_noise: str) -> Iterator[str]:
+    """Say what was not audited, for want of sites, bounds or a package."""
+    from afcl.audit.ladder import SMALLEST_COHORT, has_cryptography
+
+    if not has_cryptography():
+        yield (
+            "'secure' and 'dp' were not audited: they need cryptography, "
+            "pip install 'afcl[privacy]'."
+        )
+        return
     if n_sites < SMALLEST_COHORT:
         yield "'secure' was not audited: it needs at least three sites."
     if not bounded:
         yield "'dp' was not audited: give public bounds with --ranges COLUMN=LOW:HIGH."
+    elif no_noise:
+        yield f"'dp' was not audited: {no_noise}."
 
 
 # ------------------------------------------------------------------ words and tables
@@ -176,18 +224,31 @@ def _show(found: Audit) -> None:
         f"{'site' if found.clients == 1 else 'sites'}; the server asked for "
         f"{found.rounds} {'round' if found.rounds == 1 else 'rounds'}."
     )
-    table = [_cells(level) for level in found.levels]
-    if sys.stdout.isatty():
-        _rich_table(table)
-    else:
-        _plain_table(table)
+    _table(HEADER, [_cells(level) for level in found.levels])
     for line in LEGEND:
         typer.echo(line)
+    told = [(level.level, lie) for level in found.levels for lie in level.lies]
+    if told:
+        typer.echo("\nA coordinator that lies to the sites:")
+        _table(LIES, [_of_lie(level, lie) for level, lie in told])
+        for name, tried in {lie.name: lie.tried for _, lie in told}.items():
+            typer.echo(f"{name}: {tried}.")
+        typer.echo("")
     for level in found.levels:
         for reason in level.reasons:
             typer.echo(f"BROKEN {level.level}: {reason}")
         for note in level.notes:
             typer.echo(f"{level.level}: {note}")
+
+
+def _of_lie(level: str, lie: Attempt) -> tuple[str, ...]:
+    return (
+        level,
+        lie.name,
+        f"{lie.learned:,} of {lie.of:,} {lie.what}",
+        f"{lie.refused:,} of {lie.requests:,}",
+        "BROKEN" if lie.broken else "kept" if lie.promise else "none",
+    )
 
 
 def _cells(level: LevelFinding) -> tuple[str, ...]:
@@ -213,24 +274,28 @@ def _share(value: float) -> str:
     return "0" if value == 0 else f"{max(100 * value, 0.1):.1f} %"
 
 
-def _plain_table(table: list[tuple[str, ...]]) -> None:
-    rows = [HEADER, *table]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+def _table(header: tuple[str, ...], table: list[tuple[str, ...]]) -> None:
+    """Show a table; texts are on the left, numbers on the right."""
+    if sys.stdout.isatty():
+        _rich_table(header, table)
+        return
+    rows = [header, *table]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
     for row in rows:
-        first, *rest = (
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        cells = (
+            cell.ljust(width) if name in TEXTS else cell.rjust(width)
+            for name, cell, width in zip(header, row, widths, strict=True)
         )
-        typer.echo("  ".join([first, *rest]).rstrip())
+        typer.echo("  ".join(cells).rstrip())
 
 
-def _rich_table(table: list[tuple[str, ...]]) -> None:
+def _rich_table(header: tuple[str, ...], table: list[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     shown = Table(box=None, padding=(0, 1, 0, 0))
-    for number, name in enumerate(HEADER):
-        side: Any = "right" if number else "left"
+    for name in header:
+        side: Any = "left" if name in TEXTS else "right"
         shown.add_column(name, justify=side, no_wrap=True)
     for row in table:
         style = "red" if row[-1] == "BROKEN" else None
@@ -240,11 +305,17 @@ def _rich_table(table: list[tuple[str, ...]]) -> None:
 
 @contextmanager
 def _status() -> Iterator[Callable[[str], None] | None]:
-    """Show which level is at work on a terminal, nothing in a pipe."""
+    """Say on a terminal which attack is made, a line each; nothing in a pipe."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("reading") as status:
-        yield lambda level: status.update(f"auditing {level}")
+    console = Console(stderr=True)
+    with console.status("reading") as status:
+
+        def tell(attack: str) -> None:
+            console.print(attack, style="dim", highlight=False)
+            status.update(f"auditing {attack}")
+
+        yield tell

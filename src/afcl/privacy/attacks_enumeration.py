@@ -6,6 +6,9 @@ whole numbers, and that the scatter is a sum of their squared distances. Few tab
 both; a value that is in all of them is known. With several columns the scatter is one
 number for all, and what is found are values of a cell's rows, column by column: which
 of them belong to the same row is not told.
+
+Of a column of yes and no, such as a level of a category, the mean alone tells how many
+rows of a cell are which, however large the cell, and on a coarse grid too.
 """
 
 from __future__ import annotations
@@ -18,16 +21,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from afcl._typing import Floats
+from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells
 from afcl.core.rounding import root_of, squared_steps
 from afcl.privacy.attacks import FEW, Released
+from afcl.privacy.lattice import Lattice, lattice_of, ones_of, values_of
 from afcl.scale import Box
 
-#: Columns of more steps than this are as good as continuous.
-MOST_STEPS = 1000
-#: Decimals in which people measure.
-DECIMALS = 4
 #: Cells of more rows have too many tables that fit.
 MOST_ROWS = 12
 #: Messages of a site that are attacked, the first ones.
@@ -50,55 +50,10 @@ SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Lattice:
-    """In which steps the columns are measured, which everybody knows.
-
-    Attributes
-    ----------
-    units
-        The step of every column; 0: continuous.
-    box
-        The agreed map.
-    """
-
-    units: Floats
-    box: Box
-
-    def steps(self) -> Floats:
-        """Return the steps in agreed units."""
-        steps: Floats = self.units / self.box.span
-        return steps
-
-    def place(self, column: int, mean: float) -> float:
-        """Return a mean in steps of its column."""
-        raw = self.box.low[column] + self.box.span[column] * mean
-        return float(raw / self.units[column])
-
-
-@dataclass(frozen=True, slots=True)
 class Known:
     """What a cell was found to hold: of every column, values and how often."""
 
     columns: tuple[Counter[int], ...]
-
-
-def measured_in(rows: Floats) -> Floats:
-    """Return the step in which every column is measured; 0: no decimal step is.
-
-    Examples
-    --------
-    >>> measured_in(np.array([[3.0, 0.25, np.pi], [4.0, 0.5, np.e]])).tolist()
-    [1.0, 0.01, 0.0]
-    """
-    units = np.zeros(rows.shape[1])
-    for feature, column in enumerate(rows.T):
-        for decimals in range(DECIMALS + 1):
-            if np.array_equal(np.round(column, decimals), column):
-                unit = 10.0**-decimals
-                if np.ptp(column) <= MOST_STEPS * unit:
-                    units[feature] = unit
-                break
-    return units
 
 
 def enumerate_cells(
@@ -109,29 +64,56 @@ def enumerate_cells(
     `unit` is what mean squared radii were rounded to, and the means of a single column
     to its root; see :mod:`afcl.core.rounding`.
     """
-    cells = release.cells
-    if (
-        release.step
-        or not np.all(lattice.units > 0)
-        or lattice.units.size > MOST_COLUMNS
-    ):
-        return
+    cells, sizes = release.cells, release.cells.counts
+    ones = ones_of(release, lattice)
+    numbers, rest = _numbers(release, lattice, ones)
+    for number in range(len(cells)):
+        columns = [Counter[int]() for _ in lattice.units]
+        for column in np.flatnonzero(ones[number] >= 0).tolist():
+            yes, size = int(ones[number, column]), int(sizes[number])
+            columns[column] = values_of(lattice, column, yes, size)
+        if rest is not None and sizes[number] <= MOST_ROWS and rest[number] >= 0:
+            alone = Cells(sizes, cells.means[:, lattice.numbers], rest)
+            found = _of_numbers(alone, number, numbers, unit)
+            for column, values in zip(lattice.numbers.tolist(), found, strict=True):
+                columns[column] = values
+        yield Known(tuple(columns))
+
+
+def _numbers(
+    release: Released, lattice: Lattice, ones: Ints
+) -> tuple[Lattice, Floats | None]:
+    """Return the other columns, and what they have of the scatters; None: not known.
+
+    -1 stands for a cell of which it is not.
+    """
+    own, cells = lattice.of_numbers(), release.cells
+    few = 0 < own.units.size <= MOST_COLUMNS
+    if release.step or not few or not np.all(own.units > 0):
+        return own, None
+    told = ones[:, lattice.yes_no]
+    within = told * (cells.counts[:, None] - told) / cells.counts[:, None]
+    weights = lattice.steps()[lattice.yes_no] ** 2
+    rest = np.maximum(cells.scatters - within @ weights, 0.0)
+    return own, np.where((told >= 0).all(axis=1), rest, -1.0)
+
+
+def _of_numbers(
+    cells: Cells, number: int, lattice: Lattice, unit: float
+) -> list[Counter[int]]:
+    """Return what all tables of numbers share that fit a cell, column by column."""
     weights = lattice.steps() ** 2
-    for number in np.flatnonzero(cells.counts <= MOST_ROWS).tolist():
-        size, scatter = int(cells.counts[number]), float(cells.scatters[number])
-        off = SLACK * (scatter + float(weights.max())) + size * unit / 2
-        if weights.size == 1:
-            ways = _ways_of_one(cells, number, lattice, unit, scatter + off)
-            fits = (
-                way
-                for squares, way in ways
-                if abs(scatter - weights[0] * squares) <= off
-            )
-            yield Known((_in_all(fits),))
-        else:
-            places = [lattice.place(j, m) for j, m in enumerate(cells.means[number])]
-            every = _ways_by_column(size, places, weights, scatter + off)
-            yield Known(tuple(_shared(every, weights, scatter, off)))
+    size, scatter = int(cells.counts[number]), float(cells.scatters[number])
+    off = SLACK * (scatter + float(weights.max())) + size * unit / 2
+    if weights.size == 1:
+        ways = _ways_of_one(cells, number, lattice, unit, scatter + off)
+        fits = (
+            way for squares, way in ways if abs(scatter - weights[0] * squares) <= off
+        )
+        return [_in_all(fits)]
+    places = [lattice.place(j, m) for j, m in enumerate(cells.means[number])]
+    every = _ways_by_column(size, places, lattice, scatter + off)
+    return list(_shared(every, weights, scatter, off))
 
 
 def _ways_of_one(
@@ -145,8 +127,11 @@ def _ways_of_one(
     step, own = float(lattice.steps()[0]), means[number]
     width = root_of(unit) / step if unit else 0.0
     below, above = means[means < own], means[means > own]
-    low = lattice.place(0, float(below.max())) - width if below.size else -math.inf
-    high = lattice.place(0, float(above.min())) + width if above.size else math.inf
+    low, high = lattice.ends(0)
+    if below.size:
+        low = max(low, lattice.place(0, float(below.max())) - width)
+    if above.size:
+        high = min(high, lattice.place(0, float(above.min())) + width)
     sway = width / 2 if below.size and above.size else width
     place = lattice.place(0, float(own))
     first = math.ceil(size * (place - sway) - SLACK)
@@ -166,15 +151,18 @@ def _in_all(ways: Iterable[tuple[int, ...]]) -> Counter[int]:
 
 
 def _ways_by_column(
-    size: int, places: Sequence[float], weights: Floats, most: float
+    size: int, places: Sequence[float], lattice: Lattice, most: float
 ) -> list[Ways]:
     """Return the ways to fill every column of a cell that its scatter leaves."""
+    weights = lattice.steps() ** 2
     sums = [round(size * place) for place in places]
     least = [w * _least(total, size) for w, total in zip(weights, sums, strict=True)]
     rest = most - sum(least)
     return [
-        _ways(total, size, (rest + own) / weight)
-        for total, own, weight in zip(sums, least, weights, strict=True)
+        _ways(total, size, (rest + own) / weight, *lattice.ends(column))
+        for column, (total, own, weight) in enumerate(
+            zip(sums, least, weights, strict=True)
+        )
     ]
 
 
@@ -200,10 +188,10 @@ def _least(total: int, size: int) -> float:
     return over * (size - over) / size
 
 
-def _ways(total: int, size: int, most: float) -> Ways:
+def _ways(total: int, size: int, most: float, low: float, high: float) -> Ways:
     """Return all ways to fill a column, None if there are too many."""
     found: list[Way] = []
-    for way in _fill(total, size, most, -math.inf, math.inf):
+    for way in _fill(total, size, most, low, high):
         found.append(way)
         if len(found) > MOST_WAYS:
             return None
@@ -213,6 +201,8 @@ def _ways(total: int, size: int, most: float) -> Ways:
 def _fill(total: int, size: int, most: float, low: float, high: float) -> Iterator[Way]:
     """Yield all tables of whole numbers with this sum and no larger scatter."""
     mean, budget = total / size, most + SLACK
+    if budget < 0:  # noise can make any scatter
+        return
     stack: list[tuple[tuple[int, ...], int, float]] = [((), total, 0.0)]
     while stack:
         taken, left, spent = stack.pop()
@@ -267,7 +257,11 @@ class Enumeration:
 
 
 def enumerated(
-    releases: Sequence[Released], tables: Sequence[Floats], box: Box
+    releases: Sequence[Released],
+    tables: Sequence[Floats],
+    box: Box,
+    bounds: tuple[Floats, Floats] | None = None,
+    ends: bool = False,
 ) -> Enumeration:
     """Attack every site's messages one by one; the best message of a site counts.
 
@@ -279,14 +273,18 @@ def enumerated(
         Rows of every site, in the units of the data.
     box : Box
         The agreed map.
+    bounds : (low, high), optional
+        Of columns that are levels of categories; NaN: of numbers.
+    ends : bool
+        Whether it is known between what values the columns of numbers lie.
     """
-    units = measured_in(np.concatenate(tables))
-    lattice = Lattice(units, box)
+    categories = None if bounds is None else ~np.isnan(bounds[0])
+    lattice = lattice_of(np.concatenate(tables), box, categories, ends)
     totals = np.zeros(2)
     for client, rows in enumerate(tables):
         held = [
             Counter(np.rint(column / (unit or 1.0)).astype(int).tolist())
-            for column, unit in zip(rows.T, units, strict=True)
+            for column, unit in zip(rows.T, lattice.units, strict=True)
         ]
         own = [each for each in releases if each.clients == (client,)][:MOST_MESSAGES]
         unit = _unit_of(own[0].cells, box.scale(rows)) if own else 0.0
@@ -314,8 +312,8 @@ def _counted(cells: Iterator[Known], held: Sequence[Counter[int]]) -> tuple[int,
     for known in cells:
         for counts, values in zip(held, known.columns, strict=True):
             for value, often in values.items():
-                if counts[value] < FEW:
-                    few += often
-                else:
+                if counts[value] >= FEW:
                     more += often
+                elif counts[value]:
+                    few += often
     return few, more

@@ -12,7 +12,7 @@ from afcl.core.protocol import Keep, Requirements, keep_nothing
 from afcl.core.rounding import coarse_cells, squared_steps
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
-from afcl.privacy.grouping import group_rows, grouped_cells
+from afcl.privacy.grouping import group_rows, grouped_cells, without_rare
 from afcl.privacy.levels import GROUP, Level
 from afcl.privacy.protection import Protection
 
@@ -44,7 +44,7 @@ class Grouped(Protection):
         """Return the groups' counts, means and scatters."""
 
         def make() -> Cells:
-            rows = as_rows(X).table()
+            rows = without_rare(as_rows(X).table(), self.level.group)
             cells = grouped_cells(rows, group_rows(rows, self.level.group))
             return coarse_cells(cells, squared_steps(rows))
 

@@ -17,6 +17,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.cells import cells_of
 from afcl.core.messages import Cells
+from afcl.core.rounding import MOST_OF_REACH
 from afcl.exceptions import InputError
 from afcl.kernels import microaggregate
 
@@ -71,6 +72,44 @@ def group_rows(X: Floats, smallest: int) -> Ints:
         labels[part] = inside + groups
         groups += int(inside.max()) + 1
     return labels
+
+
+def without_rare(X: Floats, smallest: int) -> Floats:
+    """Return rows in which no few rows share a value, in columns of few values.
+
+    Where a column has few values, the mean of a group tells how many of its rows have
+    which: a rare level of a category, the one who said yes. So values that fewer than
+    `smallest` rows have become the nearest one that more have. A column of many values
+    stays as it is, unless all but so few rows have the same.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 1.5], [0.0, 2.5], [1.0, 3.5], [0.0, 4.5]])
+    >>> without_rare(X, 2)[:, 0].tolist()
+    [0.0, 0.0, 0.0, 0.0]
+    >>> without_rare(np.array([[1.0, 1, 2, 2, 2, 4]]).T, 2).ravel().tolist()
+    [1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
+    """
+    kept = X
+    for feature, column in enumerate(X.T):
+        values, places, counts = np.unique(
+            column, return_inverse=True, return_counts=True
+        )
+        common = values[counts >= smallest]
+        rare = column.shape[0] - counts.max() < smallest
+        if not common.size or counts.min() >= smallest or not (rare or _few(values)):
+            continue
+        if kept is X:
+            kept = X.copy()
+        nearest = np.abs(values[:, None] - common).argmin(axis=1)
+        kept[:, feature] = common[nearest][places.reshape(-1)]
+    return kept
+
+
+def _few(values: Floats) -> bool:
+    """Whether values are so few that rounding by their steps would not hide them."""
+    gaps = np.diff(values)
+    return bool(gaps.size and gaps.min() > MOST_OF_REACH * gaps.sum())
 
 
 def grouped_cells(X: Floats, labels: Ints) -> Cells:

@@ -125,7 +125,7 @@ def simulate(
     # Here the rows are counted, not declared.
     most = max((table.shape[0] for table in tables), default=0)
     spec = replace(spec, max_rows=max(spec.max_rows, most))
-    spec = _with_gaps(spec, tables)
+    spec = with_gaps(spec, tables)
     sites = [
         Site(table, secret=spec.secret_of(client), missing=spec.missing or IMPUTE)
         for client, table in enumerate(tables)
@@ -191,7 +191,7 @@ def too_small(
     return small
 
 
-def _with_gaps(spec: Spec, tables: Sequence[Floats | Source]) -> Spec:
+def with_gaps(spec: Spec, tables: Sequence[Floats | Source]) -> Spec:
     """Return what knows what stands for columns that a table has no value of.
 
     It is the middle of what the others announce as their medians, in a live run.

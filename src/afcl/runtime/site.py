@@ -29,7 +29,7 @@ from afcl.core.terms import AskHello, AskRanges, AskStep, Terms
 from afcl.exceptions import AfclError, InputError, RejectedMessage
 from afcl.gaps import IMPUTE, completed, fill, has_gaps
 from afcl.methods import get_method
-from afcl.privacy.grouping import group_rows
+from afcl.privacy.grouping import group_rows, without_rare
 from afcl.privacy.levels import parse_level
 from afcl.robust import quantiles_of
 from afcl.runtime.agreement import select
@@ -282,6 +282,7 @@ def shown_rows(rows: Floats, group: int) -> Floats:
         filled = fill(box.scale(rows), np.full(box.low.shape, MIDDLE)).rows
         shown = shown_rows(box.unscale(filled), group)
         return np.where(np.isnan(own.low), np.nan, shown)
+    rows = without_rare(rows, group)
     labels = group_rows(rows, group)
     size = np.bincount(labels)[:, None]
     means = _per_group(rows, labels) / size

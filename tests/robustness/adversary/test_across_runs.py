@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.robustness.adversary.attacks import compare_runs
-from tests.robustness.adversary.victims import (
-    TABLES,
+from tests.robustness.adversary.victims import TABLES, share_recovered, share_right
+
+from afcl._typing import Floats
+from afcl.audit.liar import compare_runs
+from afcl.audit.victims import (
     Victim,
     bounds_of,
     honest_run,
     joined,
-    share_recovered,
-    share_right,
 )
-
-from afcl._typing import Floats
 from afcl.core.messages import Hello
 from afcl.privacy.attacks import Exchange, releases
 from afcl.privacy.attacks_enumeration import enumerated
