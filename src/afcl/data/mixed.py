@@ -35,7 +35,7 @@ def rows_of(frame: Any, embedding: Embedding, number: int = 1) -> Floats:
 def has_texts(table: Any) -> bool:
     """Whether a table is a frame with a column that is not of numbers.
 
-    A few cells that are none make no column of texts: they are refused as odd numbers.
+    Columns whose type says so are categories, also if they hold numbers. A few cells that are none make no column of texts: they are refused as odd numbers.
     """
     held = hasattr(table, "columns") and not getattr(table, "streamed", False)
     return held and bool(_text_columns(table))
@@ -96,8 +96,15 @@ def _by_owner(cells: list[str | None], owners: Ints) -> list[list[str | None]]:
 
 def _text_columns(frame: Any) -> list[str]:
     return [
-        str(column) for column in frame.columns if _is_text(frame[column].to_numpy())
+        str(column)
+        for column in frame.columns
+        if _is_declared(frame[column]) or _is_text(frame[column].to_numpy())
     ]
+
+
+def _is_declared(column: Any) -> bool:
+    """Whether pandas or Polars says that a column is of categories."""
+    return str(column.dtype).lower().startswith(("categor", "enum"))
 
 
 def _is_text(cells: Any) -> bool:
