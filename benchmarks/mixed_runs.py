@@ -71,11 +71,14 @@ RIVALS = {**POOLED, K_MEANS_SWEPT: swept_k_means}
 
 def frame_of(table: Table) -> pl.DataFrame:
     """Return a drawn table as users have it: numbers and texts."""
-    columns = {f"number{j}": values for j, values in enumerate(table.numbers.T)}
+    frame = pl.DataFrame(
+        {f"number{j}": values for j, values in enumerate(table.numbers.T)}
+    )
     for j in np.unique(table.column):
         codes = table.indicators[:, table.column == j].argmax(axis=1)
-        columns[f"text{j}"] = np.array([f"level {code}" for code in codes])
-    return pl.DataFrame(columns)
+        texts = pl.Series(f"text{j}", codes).cast(pl.String).cast(pl.Categorical)
+        frame = frame.with_columns(texts)
+    return frame
 
 
 def dealt(table: Table, seed: int) -> dict[str, Ints]:

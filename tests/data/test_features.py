@@ -125,6 +125,23 @@ class TestFrames:
         assert not has_texts(pl.DataFrame({"x": ["1", "two"]}))
         assert has_texts(pl.DataFrame({"x": ["one", "two", "3"]}))
 
+    def test_a_type_says_that_codes_are_categories(self):
+        pd = pytest.importorskip("pandas")
+        codes = ["1", "2", None, "1"]
+        numbers = pd.Series([1, 2, None, 1]).astype("Int64").astype("category")
+        frames = [
+            pl.DataFrame({"c": pl.Series(codes, dtype=pl.Categorical)}),
+            pl.DataFrame({"c": pl.Series(codes, dtype=pl.Enum(["1", "2"]))}),
+            pd.DataFrame({"c": pd.Series(codes, dtype="category")}),
+            pd.DataFrame({"c": numbers}),
+        ]
+        for frame in frames:
+            embedding, _ = embedding_of([frame], 1)
+            assert embedding.features == (Feature("c", ("1", "2")),)
+            rows = rows_of(frame, embedding)
+            assert np.array_equal(rows[[0, 1, 3]], [[1, 0], [0, 1], [1, 0]])
+            assert np.isnan(rows[2]).all()
+
     def test_levels_by_owner(self):
         frame = pl.DataFrame({"c": ["a", "b"] * 4})
         assert embedding_of([frame], 4)[0].features == (Feature("c", ("a", "b")),)

@@ -7,6 +7,7 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.reliance import STABLE, percent
+from afcl.report.levels import share
 from afcl.report.markup import (
     Html,
     cards,
@@ -104,13 +105,15 @@ def _profile(run: RunFolder) -> Html:
             for c in range(k)
         ]
         name = tag("th", run.columns[j], scope="row")
-        rows.append(tag("tr", name, tag("td", number(float(middle[j]))), cells))
+        rows.append(tag("tr", name, tag("td", _shown(run, j, middle[j])), cells))
     legend = (
         "Centres in the units of the data, beside the mean of all rows. The deeper the "
         "colour, the further a centre lies above (▲, orange) or below (▼, blue) that "
         "mean, measured against the column's range. Columns that part the clusters "
         "most come first."
     )
+    if run.categories:
+        legend += " Of a category it is the share of rows that have this level."
     if run.trust and run.trust.stabilities:
         legend += (
             " Comes back: how much of a cluster is found again in resamples, on "
@@ -144,18 +147,30 @@ def _cell(
     side = "above" if away > 0 else "below"
     depth = min(DEPTHS, round(DEPTHS * abs(away) / most))
     sign = "" if depth == 0 else ("▲" if away > 0 else "▼")
-    tip = (
-        f"Cluster {cluster}, {run.columns[j]}: {number(value, 4)}, "
-        f"{number(abs(value - middle))} {side} the mean of all rows "
-        f"({abs(away):.0%} of the range)"
-    )
+    if run.columns[j] in run.categories:
+        tip = (
+            f"Cluster {cluster}, {run.columns[j]}: {share(value)} of its rows, "
+            f"{share(middle)} of all rows"
+        )
+    else:
+        tip = (
+            f"Cluster {cluster}, {run.columns[j]}: {number(value, 4)}, "
+            f"{number(abs(value - middle))} {side} the mean of all rows "
+            f"({abs(away):.0%} of the range)"
+        )
     return tag(
         "td",
         tag("span", sign, class_="sign", aria_hidden="true"),
-        number(value),
+        _shown(run, j, value),
         class_=f"mark {'up' if away > 0 else 'down'}{depth}",
         data_tip=tip,
     )
+
+
+def _shown(run: RunFolder, j: int, value: float) -> str:
+    """Return a centre as people read it: a number, or a share of a category."""
+    is_level = run.columns[j] in run.categories
+    return share(float(value)) if is_level else number(float(value))
 
 
 # ------------------------------------------------------------------ sizes
