@@ -234,7 +234,13 @@ def open_sites(
         notes.extend(said)
         return settled
 
-    declared = {name: tuple(levels) for name, levels in (categories or {}).items()}
+    # What is left out today may be declared in a settings file all the same.
+    dates = [name for name in dates if name not in asked.drop]
+    declared = {
+        name: tuple(levels)
+        for name, levels in (categories or {}).items()
+        if name not in asked.drop
+    }
     check_declared("--category", declared, common)
     check_declared("--date", dates, common)
     settled = embedding or Embedding(common, (), tuple(dates))
