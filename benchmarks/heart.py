@@ -102,7 +102,9 @@ def show_gaps(found: Public) -> None:
         most = sorted(gaps.items(), key=lambda item: -item[1])[:5]
         listed = ", ".join(f"{c} {share:.0%}" for c, share in most if share > 0)
         sick = found.labels[found.owners == i].mean()
-        rows.append([name, len(own), f"{sick:.0%}", sum(own.null_count().row(0)), listed])
+        rows.append(
+            [name, len(own), f"{sick:.0%}", sum(own.null_count().row(0)), listed]
+        )
     table(["hospital", "rows", "diseased", "empty cells", "most of them"], rows)
 
 
@@ -144,7 +146,10 @@ def show_pooled(found: Public, ours: Ints) -> None:
         k = np.unique(labels).size
         said = [name, k, diseased(found, labels), index(found.labels, labels)]
         rows.append([*said, index(ours, labels)])
-    for least, name in ((True, "AFCL, one site"), (False, "AFCL, one site, at least two")):
+    for least, name in (
+        (True, "AFCL, one site"),
+        (False, "AFCL, one site, at least two"),
+    ):
         model = AFCL(random_state=SEED, missing="impute", allow_one=least)
         labels = model.fit(found.frame).labels_
         said = [name, model.n_clusters_, diseased(found, labels)]
@@ -161,7 +166,9 @@ def show_alone(found: Public, ours: Ints) -> None:
         own = found.owners == i
         frame = found.frame.filter(own)
         # A column nobody has filled in is none.
-        frame = frame.select(c for c in frame.columns if frame[c].null_count() < len(frame))
+        frame = frame.select(
+            c for c in frame.columns if frame[c].null_count() < len(frame)
+        )
         model = AFCL(random_state=SEED, missing="impute").fit(frame)
         two = AFCL(random_state=SEED, missing="impute", allow_one=False).fit(frame)
         part, labels = Public(frame, found.labels[own]), two.labels_
@@ -188,7 +195,9 @@ def main() -> None:
         files = emptied(data, folder)
         codes = ",".join(HEART_CODES)
         print("## Codes are categories, zeros are gaps\n")
-        second = afcl_run(files, folder / "second", "--drop", "num", "--category", codes)
+        second = afcl_run(
+            files, folder / "second", "--drop", "num", "--category", codes
+        )
         show_profile(second)
         show_sites(found, second, labels_in(folder / "second"))
         without = ",".join(["num", *MOSTLY_EMPTY])

@@ -478,7 +478,9 @@ def test_a_column_that_half_of_the_rows_have_is_not(share):
 
 def test_all_empty_columns_are_in_one_line_and_a_category_is_one():
     gap = with_gaps(np.ones(60), 0.7)
-    rows = np.column_stack([heights(), gap, np.where(gap == 1, 0, gap), gap * heights()])
+    rows = np.column_stack(
+        [heights(), gap, np.where(gap == 1, 0, gap), gap * heights()]
+    )
     colour = Feature("colour", ("blue", "red"))
     columns = ("height", *colour.columns, "weight")
     (found,) = find_suspicions(sites_of(rows, columns=columns, features=(colour,)))

@@ -35,7 +35,8 @@ def rows_of(frame: Any, embedding: Embedding, number: int = 1) -> Floats:
 def has_texts(table: Any) -> bool:
     """Whether a table is a frame with a column that is not of numbers.
 
-    Columns whose type says so are categories, also if they hold numbers. A few cells that are none make no column of texts: they are refused as odd numbers.
+    Columns whose type says so are categories, also if they hold numbers. A few cells
+    that are none make no column of texts: they are refused as odd numbers.
     """
     held = hasattr(table, "columns") and not getattr(table, "streamed", False)
     return held and bool(_text_columns(table))
