@@ -29,6 +29,7 @@ from afcl import AFCL
 from afcl._typing import Ints
 from afcl.data.split import iid_split, kmeans_split
 from afcl.metrics import adjusted_rand
+from gaps import alone
 from mixed import (
     POOLED,
     SITES,
@@ -71,14 +72,12 @@ RIVALS = {**POOLED, K_MEANS_SWEPT: swept_k_means}
 
 def frame_of(table: Table) -> pl.DataFrame:
     """Return a drawn table as users have it: numbers and texts."""
-    frame = pl.DataFrame(
-        {f"number{j}": values for j, values in enumerate(table.numbers.T)}
-    )
+    columns = [pl.Series(f"number{j}", x) for j, x in enumerate(table.numbers.T)]
     for j in np.unique(table.column):
         codes = table.indicators[:, table.column == j].argmax(axis=1)
-        texts = pl.Series(f"text{j}", codes).cast(pl.String).cast(pl.Categorical)
-        frame = frame.with_columns(texts)
-    return frame
+        texts = pl.Series(f"text{j}", codes).cast(pl.String)
+        columns.append(texts.cast(pl.Categorical))
+    return pl.DataFrame(columns)
 
 
 def dealt(table: Table, seed: int) -> dict[str, Ints]:
@@ -123,9 +122,9 @@ def answers(part: str, name: str, found: Public, seed: int) -> Iterator[dict[str
 
 
 def scored(found: Public, labels: Ints) -> dict[str, Any]:
-    """Return k' and the Rand index."""
-    k = int(np.unique(labels).size)
-    return {"k": k, "ari": float(adjusted_rand(found.labels, labels))}
+    """Return k' and the Rand index; a row without a value is in no cluster."""
+    k = int(np.unique(labels[labels >= 0]).size)
+    return {"k": k, "ari": float(adjusted_rand(found.labels, alone(labels)))}
 
 
 def tables(parts: list[str], data: Path | None) -> Iterator[tuple[str, str, int]]:

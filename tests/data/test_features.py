@@ -40,7 +40,7 @@ def test_a_level_is_named_by_whoever_has_enough_rows_of_it():
     feature, notes = agree("colour", [north, south], 5)
     assert feature == COLOURS
     assert notes == [
-        "column 'colour': 8 cells of 1 rare levels count as none of the others"
+        "column 'colour': 8 cells of a rare level count as none of the others"
     ]
     # Four rows here and four there name nothing: nobody tells of fewer than five.
     assert agree("colour", [words(green=4)] * 3, 5)[0] is None

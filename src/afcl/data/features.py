@@ -220,9 +220,12 @@ def agree(
     rare = values - sum(every[key] for key in named)
     notes = []
     if rare:
+        cells = "1 cell" if rare == 1 else f"{rare} cells"
+        count = len(every) - len(named)
+        levels = "a rare level" if count == 1 else f"{count} rare levels"
         notes.append(
-            f"column {name!r}: {rare} cells of {len(every) - len(named)} rare levels "
-            "count as none of the others"
+            f"column {name!r}: {cells} of {levels} {'counts' if rare == 1 else 'count'} "
+            "as none of the others"
         )
     return Feature(name, tuple(sorted(named.values(), key=level_key))), notes
 
