@@ -81,8 +81,9 @@ Classes that people gave the rows, not clusters: that a method finds another k s
 little, and that nobody comes near the classes that they are no clusters. The sets were
 chosen before anything was run on them, for their columns, and all are shown. *heart*
 and *penguins* lie with their own sites (four hospitals, three islands), the others are
-dealt out: by k-means / at random. With gaps AFCL has `missing="impute"`, rivals have numbers filled by
-regression and the most frequent text. Each cell: k' and the Rand index.
+dealt out: by k-means / at random. With gaps AFCL has `missing="impute"`, rivals have
+numbers filled by regression and the most frequent text. Each cell: k' and the Rand
+index.
 """
 
 

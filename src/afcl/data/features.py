@@ -223,10 +223,8 @@ def agree(
         cells = "1 cell" if rare == 1 else f"{rare} cells"
         count = len(every) - len(named)
         levels = "a rare level" if count == 1 else f"{count} rare levels"
-        notes.append(
-            f"column {name!r}: {cells} of {levels} {'counts' if rare == 1 else 'count'} "
-            "as none of the others"
-        )
+        none = f"{'counts' if rare == 1 else 'count'} as none of the others"
+        notes.append(f"column {name!r}: {cells} of {levels} {none}")
     return Feature(name, tuple(sorted(named.values(), key=level_key))), notes
 
 
