@@ -4,6 +4,7 @@
 DIR has a folder ``heart`` with the four files that the page speaks of. The page's
 commands are run on them, then everything is done again with all rows in one place, and
 by every hospital for itself. Prints tables in Markdown; takes about a minute.
+k-prototypes needs the package `kmodes`, and is left out without it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +40,9 @@ POOLED: dict[str, Callable[[Table, Ints, int], Ints]] = {
     "k-medoids under Gower's distance, best silhouette": swept_medoids,
     "k-means on indicators, told 2": k_means,
     "k-medoids under Gower's distance, told 2": told_medoids,
-    "k-prototypes, told 2": k_prototypes,
 }
+if find_spec("kmodes") is not None:
+    POOLED["k-prototypes, told 2"] = k_prototypes
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
