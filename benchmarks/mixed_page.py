@@ -78,9 +78,9 @@ folders `heart` and `penguins`, a file a site; without them these two are left o
 PUBLIC_INTRO = """## Public sets
 
 Classes that people gave the rows, not clusters: that a method finds another k says
-little, and that nobody comes near the classes that they are no clusters. The sets were
-chosen before anything was run on them, for their columns, and all are shown. *heart*
-and *penguins* lie with their own sites (four hospitals, three islands), the others are
+little, and that nobody comes near the classes that they are no clusters. All but
+*heart* were chosen before anything was run on them, for their columns, and all are
+shown. *heart* and *penguins* lie with their own sites (four hospitals, three islands), the others are
 dealt out: by k-means / at random. With gaps AFCL has `missing="impute"`, rivals have
 numbers filled by regression and the most frequent text. Each cell: k' and the Rand
 index.
@@ -164,7 +164,7 @@ def asked(runs: Sequence[Run], known: set[str]) -> str:
             f"- {name.removeprefix('**AFCL**, ')}: {two(where)} "
             f"({_met(where >= WHERE_GOWER)}), {two(of_all)} "
             f"({_met(of_all >= OF_ALL)}), "
-            f"{two(abs(short))} {'behind' if short > 0 else 'ahead'} "
+            f"{abs(short):.3f} {'behind' if short > 0 else 'ahead'} "
             f"({_met(short <= BEHIND)})"
         )
     return (
@@ -204,7 +204,8 @@ def by_confidence(runs: Sequence[Run]) -> str:
     rows = []
     for low, high in SURE:
         some = [run for run in ours if low <= run["confidence"] < high]
-        label = f"{low:.0%} or more" if high > 1 else f"{low:.0%} to {high:.0%}"
+        ends = f"{low:.0%} to {high:.0%}" if low else f"below {high:.0%}"
+        label = f"{low:.0%} or more" if high > 1 else ends
         right = two(mean(some, is_right)) if some else "–"
         rows.append([label, len(some), right, two(index(some)) if some else "–"])
     head = ["`k_confidence_`", "runs", "k right", "ARI"]
