@@ -80,10 +80,10 @@ PUBLIC_INTRO = """## Public sets
 Classes that people gave the rows, not clusters: that a method finds another k says
 little, and that nobody comes near the classes that they are no clusters. All but
 *heart* were chosen before anything was run on them, for their columns, and all are
-shown. *heart* and *penguins* lie with their own sites (four hospitals, three islands), the others are
-dealt out: by k-means / at random. With gaps AFCL has `missing="impute"`, rivals have
-numbers filled by regression and the most frequent text. Each cell: k' and the Rand
-index.
+shown. *heart* and *penguins* lie with their own sites (four hospitals, three islands),
+the others are dealt out: by k-means / at random. With gaps AFCL has `missing="impute"`,
+rivals have numbers filled by regression and the most frequent text. Each cell: k' and
+the Rand index.
 """
 
 
@@ -150,7 +150,7 @@ def _figures(method: str, own: Sequence[Run], known: set[str]) -> list[str]:
 
 def asked(runs: Sequence[Run], known: set[str]) -> str:
     """Say what was asked for, and whether it is so."""
-    said = [""]
+    said = ["\n"]
     best = [run for run in runs if run["method"].endswith("*")]
     names = sorted({run["method"] for run in best})
     top = max(names, key=lambda name: index([r for r in best if r["method"] == name]))
