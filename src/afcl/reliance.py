@@ -133,3 +133,26 @@ def levels_words(levels: Sequence[int], n_clusters: int) -> str:
     options += ["fine"] if max(others) > n_clusters else []
     named = ", ".join(str(k) for k in others)
     return f"{ALSO}: k = {named} (granularity {' / '.join(options)})."
+
+
+def set_aside_words(rows: Mapping[str, int]) -> str:
+    """Say how many rows of every site had no say because of their gaps.
+
+    Examples
+    --------
+    >>> set_aside_words({"north": 0, "south": 12, "west": 1})
+    '13 rows have gaps that cannot be filled well and had no say; they are labelled by \
+the nearest centre (south 12, west 1).'
+    >>> set_aside_words({"north": 0})
+    ''
+    """
+    some = [f"{name} {n:,}" for name, n in rows.items() if n]
+    total = sum(rows.values())
+    if not total:
+        return ""
+    where = ", ".join(some[:OTHERS]) + (", …" if some[OTHERS:] else "")
+    rest = "and had no say; they are" if total > 1 else "and had no say; it is"
+    return (
+        f"{total:,} {'rows have' if total > 1 else 'row has'} gaps that cannot be "
+        f"filled well {rest} labelled by the nearest centre ({where})."
+    )

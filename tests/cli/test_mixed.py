@@ -199,3 +199,13 @@ def test_a_robust_scale(here, capsys):
     )
     assert code == 2
     assert "scale robust is for runs on one machine so far" in err
+
+
+def test_what_is_left_out_may_be_declared_all_the_same(here, capsys):
+    # As in a settings file that declares everything, once.
+    told = ("--category", "code,colour", "--date", "day")
+    words = ("run", *FILES, "--out", "o", "--drop", "name,day,code", *told)
+    code, _, err = call(capsys, *words)
+    assert code == 0, err
+    result = json.loads((here[0] / "o" / "result.json").read_text())
+    assert [each["name"] for each in result["features"]] == ["colour"]

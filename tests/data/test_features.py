@@ -40,7 +40,7 @@ def test_a_level_is_named_by_whoever_has_enough_rows_of_it():
     feature, notes = agree("colour", [north, south], 5)
     assert feature == COLOURS
     assert notes == [
-        "column 'colour': 8 cells of 1 rare levels count as none of the others"
+        "column 'colour': 8 cells of a rare level count as none of the others"
     ]
     # Four rows here and four there name nothing: nobody tells of fewer than five.
     assert agree("colour", [words(green=4)] * 3, 5)[0] is None
@@ -124,6 +124,23 @@ class TestFrames:
         # Half of them numbers: one of the two is a slip.
         assert not has_texts(pl.DataFrame({"x": ["1", "two"]}))
         assert has_texts(pl.DataFrame({"x": ["one", "two", "3"]}))
+
+    def test_a_type_says_that_codes_are_categories(self):
+        pd = pytest.importorskip("pandas")
+        codes = ["1", "2", None, "1"]
+        numbers = pd.Series([1, 2, None, 1]).astype("Int64").astype("category")
+        frames = [
+            pl.DataFrame({"c": pl.Series(codes, dtype=pl.Categorical)}),
+            pl.DataFrame({"c": pl.Series(codes, dtype=pl.Enum(["1", "2"]))}),
+            pd.DataFrame({"c": pd.Series(codes, dtype="category")}),
+            pd.DataFrame({"c": numbers}),
+        ]
+        for frame in frames:
+            embedding, _ = embedding_of([frame], 1)
+            assert embedding.features == (Feature("c", ("1", "2")),)
+            rows = rows_of(frame, embedding)
+            assert np.array_equal(rows[[0, 1, 3]], [[1, 0], [0, 1], [1, 0]])
+            assert np.isnan(rows[2]).all()
 
     def test_levels_by_owner(self):
         frame = pl.DataFrame({"c": ["a", "b"] * 4})

@@ -15,6 +15,7 @@ from afcl.data.suspicion import (
     EXTREME,
     FEW_VALUES,
     IDS,
+    MOSTLY_EMPTY,
     REPEATED,
     SAME_ROWS,
     SENTINEL,
@@ -447,3 +448,51 @@ def test_of_many_alike_some_are_shown():
     lines = shown(find_suspicions(sites_of(flags)), most=2)
     assert len(lines) == 3
     assert lines[2] == "two values also: 'z', 'u', 'v', 'w'; 'afcl check' tells all"
+
+
+# ------------------------------------------------------------------ empty columns
+
+
+def with_gaps(values, share):
+    """Empty this share of the values, from the first on."""
+    gaps = values.copy()
+    gaps[: round(share * values.size)] = np.nan
+    return gaps
+
+
+def test_a_column_that_is_empty_in_most_rows_is_named():
+    # 40 + 40 rows, gaps in 38 + 6 of them: 44 of 80 are 55 %.
+    south = np.column_stack([heights(40), with_gaps(heights(40, 1), 0.95)])
+    north = np.column_stack([heights(40, 2), with_gaps(heights(40, 3), 0.15)])
+    found = only(south, north)
+    assert (found.kind, found.site, found.column) == (MOSTLY_EMPTY, None, "y")
+    assert found.is_serious
+    assert found.text.startswith("'y' (55%) is empty in most rows")
+    assert found.text.endswith("--drop y")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5])
+def test_a_column_that_half_of_the_rows_have_is_not(share):
+    assert kinds(np.column_stack([heights(), with_gaps(heights(60, 1), share)])) == []
+
+
+def test_all_empty_columns_are_in_one_line_and_a_category_is_one():
+    gap = with_gaps(np.ones(60), 0.7)
+    rows = np.column_stack(
+        [heights(), gap, np.where(gap == 1, 0, gap), gap * heights()]
+    )
+    colour = Feature("colour", ("blue", "red"))
+    columns = ("height", *colour.columns, "weight")
+    (found,) = find_suspicions(sites_of(rows, columns=columns, features=(colour,)))
+    assert found.column is None
+    assert "'colour' (70%), 'weight' (70%) are empty" in found.text
+    assert "--drop colour,weight" in found.text
+
+
+def test_of_very_many_empty_columns_no_command_is_cut_in_two():
+    gaps = [with_gaps(heights(60, seed), 0.7) for seed in range(90)]
+    rows = np.column_stack([heights(), *gaps])
+    columns = ("height", *(f"measurement of day {day}" for day in range(90)))
+    (found,) = find_suspicions(sites_of(rows, columns=columns))
+    assert found.text.endswith("compare with a --drop of these")
+    assert "(90 in all)" in found.text

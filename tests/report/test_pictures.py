@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from afcl.report.run_folder import MEMBER, Tree
 from afcl.report.svg import Scale, padded, shape, ticks, whole_ticks
 from afcl.report.timeline import objective_name, timeline_section
 from afcl.report.tree import BRANCHES, drawn, nodes_of, tree_figure
+from afcl.report.words import tiles
 from afcl.trace import history_of
 
 from .folders import events_of, prepare, result_of, scenarios, tree_of, write_run
@@ -238,6 +240,30 @@ def test_a_coordinator_does_not_know_where_clusters_live(folders):
     assert "labels stay with the sites" in said
     assert "<select" not in said
     assert 'class="figure shares"' not in said
+
+
+def test_levels_of_a_category_are_shares(tmp_path):
+    centers = [[170.0, 0.25, 0.7496], [160.0, 1.0003, 0.0]]
+    changes: dict[str, Any] = {
+        "columns": ["height", "colour=blue", "colour=red"],
+        "centers": centers,
+        "sizes": [30, 10],
+        "features": [{"name": "colour", "levels": ["blue", "red"]}],
+    }
+    result = result_of(k=2, n_sites=1, **changes)
+    run = read_run_folder(write_run(tmp_path / "run", result, events_of(k=2)))
+    page = str(clusters_section(run))
+
+    assert "Of a category it is the share of rows that have this level." in page
+    assert "Cluster 0, colour=red: 75% of its rows, 56% of all rows" in page
+    assert ">100%<" in page
+    assert "Cluster 0, height: 170" in page
+    assert dict(tiles(run))["columns"] == "2"
+
+
+def test_without_categories_nothing_is_said_of_them(folders):
+    run = read_run_folder(folders["flat"])
+    assert "category" not in str(clusters_section(run))
 
 
 def test_no_centres_no_profile(folders):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,14 @@ def test_no_clusters(folders):
     assert "<title>No clusters found · " in page
     assert "<h1>No clusters found</h1>" in page
     assert 'class="status is-doubtful"' in page
+
+
+def test_no_clusters_where_resamples_show_some(folders):
+    run = read_run_folder(folders["none"])
+    assert run.trust is not None
+    shaky = replace(run.trust, confidence=0.12, shares=((1, 0.12), (2, 0.88)))
+    said = words_of(replace(run, trust=shaky))
+    assert "No clusters to be seen, but most resamples show some." in said
 
 
 def test_what_cannot_be_told_is_not_praised(folders):

@@ -245,6 +245,13 @@ def test_a_site_counts_its_own_rows():
     assert "Coordinator" in subtitle(replace(run, kind=COORDINATOR))
 
 
+def test_rows_that_had_no_say_are_told():
+    sites = (SiteSummary("a", 30, 3), SiteSummary("b", 9, 3, set_aside=4))
+    (said,) = cautions(RunFolder("x", done=True, sites=sites))
+    assert said.startswith("4 rows have gaps that cannot be filled well")
+    assert said.endswith("(b 4).")
+
+
 def test_cautions():
     sites = (
         SiteSummary("a", 10, 3, 1, (5, 5, 0)),

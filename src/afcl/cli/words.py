@@ -12,6 +12,7 @@ from afcl.reliance import (
     confidence_words,
     levels_words,
     reliance_of,
+    set_aside_words,
     verdict_words,
 )
 
@@ -78,6 +79,8 @@ def in_words(result: dict[str, Any]) -> list[str]:
             text += f"; next best k = {k} with {score:.3f}"
         lines.append(text + ".")
     lines += trust_in_words(result)
+    aside = {site["name"]: site.get("set_aside", 0) for site in sites}
+    lines += [line for line in [set_aside_words(aside)] if line]
     lines.append(
         f"{result['rounds']} rounds, at most {most} "
         f"{'message' if most == 1 else 'messages'} a site, "

@@ -297,10 +297,11 @@ def agree(
     rare = values - sum(every[key] for key in named)
     notes = []
     if rare:
-        notes.append(
-            f"column {name!r}: {rare} cells of {len(every) - len(named)} rare levels "
-            "count as none of the others"
-        )
+        cells = "1 cell" if rare == 1 else f"{rare} cells"
+        count = len(every) - len(named)
+        levels = "a rare level" if count == 1 else f"{count} rare levels"
+        none = f"{'counts' if rare == 1 else 'count'} as none of the others"
+        notes.append(f"column {name!r}: {cells} of {levels} {none}")
     return Feature(name, tuple(sorted(named.values(), key=level_key))), notes
 
 

@@ -60,8 +60,9 @@ def _encoded(frame: Any, feature: Feature, number: int) -> Floats:
 def has_texts(table: Any) -> bool:
     """Whether a table is a frame with a column that is not of numbers.
 
-    A few cells that are none make no column of texts: they are refused as odd numbers.
-    Levels that have an order are none, whatever they are.
+    Columns whose type says so are categories, also if they hold numbers. A few cells
+    that are none make no column of texts: they are refused as odd numbers. Levels that
+    have an order are none, whatever they are.
     """
     return is_frame(table) and bool(_text_columns(table) or _own_orders(table))
 
@@ -167,8 +168,15 @@ def _by_owner(cells: list[str | None], owners: Ints) -> list[list[str | None]]:
 
 def _text_columns(frame: Any) -> list[str]:
     return [
-        str(column) for column in frame.columns if _is_text(frame[column].to_numpy())
+        str(column)
+        for column in frame.columns
+        if _is_declared(frame[column]) or _is_text(frame[column].to_numpy())
     ]
+
+
+def _is_declared(column: Any) -> bool:
+    """Whether pandas or Polars says that a column is of categories."""
+    return str(column.dtype).lower().startswith(("categor", "enum"))
 
 
 def _is_text(cells: Any) -> bool:

@@ -8,7 +8,7 @@ line that says what to do about it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar, cast
@@ -26,7 +26,7 @@ from afcl.data.names import AnyPath, site_names
 from afcl.data.parquet import can_stream_parquet, parquet_names, parquet_rows
 from afcl.data.places import site_places
 from afcl.data.sources import SiteFiles, odd_columns, site_files, with_marks
-from afcl.data.spelling import by_column, in_use
+from afcl.data.spelling import by_column, in_use, name_key
 from afcl.data.stream import StreamedTable
 from afcl.data.tables import Table, read_table
 from afcl.gaps import KEEPING
@@ -253,12 +253,16 @@ def open_sites(
         notes.extend(said)
         return settled
 
-    dates = tuple(in_use("--date", name, common) for name in dates)
-    levels = {name: tuple(given) for name, given in (categories or {}).items()}
-    declared = by_column("--category", levels, common)
+    # What is left out today may be declared in a settings file all the same.
+    gone = {name_key(name) for name in asked.drop}
+    days = [name for name in dates if name_key(name) not in gone]
+    dates = tuple(in_use("--date", name, common) for name in days)
+    declared = by_column("--category", _of_use(categories, gone), common)
     ordered = {
         name: ordered_feature("--ordinal", name, given)
-        for name, given in by_column("--ordinal", ordinal or {}, common).items()
+        for name, given in by_column(
+            "--ordinal", _of_use(ordinal, gone), common
+        ).items()
     }
     _once({"--category": declared, "--date": dates, "--ordinal": ordered})
     settled = embedding or Embedding(common, (), tuple(dates))
@@ -274,6 +278,14 @@ def open_sites(
         tables = read_all(settled)
     notes += [note for table in tables for note in table.notes]
     return Sites(tables, tuple(notes), settled.features, settled.dates)
+
+
+def _of_use(
+    declared: Mapping[str, Sequence[str]] | None, left_out: Container[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return what is declared of columns that are not left out."""
+    given = (declared or {}).items()
+    return {name: tuple(own) for name, own in given if name_key(name) not in left_out}
 
 
 def _once(declared: Mapping[str, Collection[str]]) -> None:

@@ -305,12 +305,14 @@ class SiteReader:
             gaps = self._gaps_by_column()
             empty = [name for name, count in gaps.items() if count == self.n_rows]
             lacks = f", nothing in {listed(empty)}" if empty else ""
-            share = f"{rows_in_words(self._gaps)} of {self.n_rows} have gaps"
+            have = "has gaps" if self._gaps == 1 else "have gaps"
+            share = f"{rows_in_words(self._gaps)} of {self.n_rows} {have}"
             cells = sum(gaps.values())
-            notes.append(f"{path}: {share}, {cells} cells in all{lacks}")
+            many = "1 cell" if cells == 1 else f"{cells} cells"
+            notes.append(f"{path}: {share}, {many} in all{lacks}")
         if dropped:
             share = f"{rows_in_words(dropped)} of {self.n_rows}"
             kept = self._missing in KEEPING
-            why = "that have no value" if kept else "for missing values"
+            why = "without any value" if kept else "for missing values"
             notes.append(f"{path}: {share} dropped {why}")
         return notes

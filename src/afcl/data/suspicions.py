@@ -15,6 +15,7 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.data.column_rules import ENOUGH, judged_column
 from afcl.data.column_sample import ColumnSample, column_samples
+from afcl.data.empty_columns import mostly_empty
 from afcl.data.errors import listed
 from afcl.data.repeated_rows import holding_the_same, mostly_repeated
 from afcl.data.sites import Sites, SiteTable
@@ -74,6 +75,7 @@ use --drop patient, or --id patient
         said, rest = judged_column(column, thorough)
         found += said
         cleaned.append(rest)
+    found += mostly_empty(sites.tables, sites.features)
     found += _units(cleaned)
     found += _of_rows(sites.tables, judged)
     # Names of columns and sites are a stranger's, and options hold them unquoted.

@@ -7,6 +7,7 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.reliance import STABLE, percent
+from afcl.report.levels import share
 from afcl.report.markup import (
     Html,
     cards,
@@ -111,6 +112,8 @@ def _profile(run: RunFolder) -> Html:
         "mean, measured against the column's range. Columns that part the clusters "
         "most come first."
     )
+    if run.categories:
+        legend += " Of a category it is the share of rows that have this level."
     if run.trust and run.trust.stabilities:
         legend += (
             " Comes back: how much of a cluster is found again in resamples, on "
@@ -123,7 +126,12 @@ def _profile(run: RunFolder) -> Html:
 
 
 def _value(run: RunFolder, j: int, value: float, digits: int = 3) -> str:
-    """Return a centre's value; of ranks the nearest level and the mean rank."""
+    """Return a centre's value as people read it.
+
+    Of ranks that is the nearest level and the mean rank, of a level its share.
+    """
+    if run.columns[j] in run.categories:
+        return share(value)
     levels = run.orders.get(run.columns[j])
     if not levels:
         return number(value, digits)
@@ -153,11 +161,15 @@ def _cell(
     side = "above" if away > 0 else "below"
     depth = min(DEPTHS, round(DEPTHS * abs(away) / most))
     sign = "" if depth == 0 else ("▲" if away > 0 else "▼")
-    tip = (
-        f"Cluster {cluster}, {run.columns[j]}: {_value(run, j, value, 4)}, "
-        f"{number(abs(value - middle))} {side} the mean of all rows "
-        f"({abs(away):.0%} of the range)"
-    )
+    tip = f"Cluster {cluster}, {run.columns[j]}: "
+    if run.columns[j] in run.categories:
+        tip += f"{share(value)} of its rows, {share(middle)} of all rows"
+    else:
+        tip += (
+            f"{_value(run, j, value, 4)}, "
+            f"{number(abs(value - middle))} {side} the mean of all rows "
+            f"({abs(away):.0%} of the range)"
+        )
     return tag(
         "td",
         tag("span", sign, class_="sign", aria_hidden="true"),

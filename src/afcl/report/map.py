@@ -10,7 +10,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.report.markup import Html, count, join, note, number, section, tag
-from afcl.report.run_folder import MEMBER, RunFolder, nearest_clusters
+from afcl.report.run_folder import MEMBER, RunFolder
 from afcl.report.svg import (
     WIDTH,
     Scale,
@@ -27,6 +27,7 @@ from afcl.report.svg import (
     ticks,
 )
 from afcl.report.tables import folded_table
+from afcl.report.tree import nearest_clusters
 
 #: Rows of a site that are drawn at most.
 ROWS = 2000

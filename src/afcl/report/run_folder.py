@@ -17,6 +17,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
 from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR, reaches
+from afcl.report.levels import categories_of
 from afcl.report.past_answers import AnswerSummary, answers_of
 from afcl.trace import Event, RunHistory, history_of, read_trace
 
@@ -61,6 +62,7 @@ class SiteSummary:
     bytes: int = 0
     sizes: tuple[int, ...] | None = None
     members: tuple[str, ...] = ()
+    set_aside: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,9 @@ class RunFolder:
         Whether there is a result; why there is none; what a site's file says.
     n_clusters, columns, centers, sizes, scores, path, tree
         As in ``result.json``; centres in original units.
-    trust
-        How far that can be believed; None where the method does not say.
+    trust, categories
+        How far that can be believed, None where the method does not say; and which
+        columns are levels of a category.
     sites, rounds, note, suspicions, parameters, versions
         As in ``result.json``; of suspicions the texts.
     orders
@@ -159,6 +162,7 @@ class RunFolder:
     path: tuple[tuple[int, dict[str, float | None]], ...] = ()
     tree: Tree | None = None
     trust: TrustFacts | None = None
+    categories: dict[str, str] = field(default_factory=dict)
     sites: tuple[SiteSummary, ...] = ()
     rounds: int | None = None
     note: str = ""
@@ -211,12 +215,6 @@ class RunFolder:
             if value is not None
         ]
         return wanted if wanted in known or not known else known[0]
-
-
-def nearest_clusters(seeds: Floats, centers: Floats) -> list[int]:
-    """Return the cluster whose centre is nearest to every seed."""
-    apart = ((seeds[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
-    return [int(nearest) for nearest in apart.argmin(axis=1)]
 
 
 def read_run_folder(folder: Path, own: OwnRows | None = None) -> RunFolder:
@@ -334,6 +332,7 @@ def _finished(
             ),
             "tree": _tree(result.get("tree")),
             "trust": _trust(result),
+            "categories": categories_of(result),
             "sites": _sites(result),
             "rounds": result.get("rounds"),
             "note": str(result.get("note") or ""),
@@ -406,6 +405,7 @@ def _sites(result: dict[str, Any]) -> tuple[SiteSummary, ...]:
             int(site.get("bytes", 0)),
             None if site.get("sizes") is None else tuple(map(int, site["sizes"])),
             tuple(map(str, site.get("members", ()))),
+            int(site.get("set_aside", 0)),
         )
         for site in sites or ()
     )

@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from afcl._typing import Floats
 from afcl.report.markup import Html, count, tag
-from afcl.report.run_folder import RunFolder, Tree, nearest_clusters
+from afcl.report.run_folder import RunFolder, Tree
 from afcl.report.svg import WIDTH, Scale, axes, colour, figure, mark, marks, text, ticks
 
 #: Branches drawn; what lies below is folded into them.
@@ -46,6 +47,12 @@ def nodes_of(tree: Tree, nearest: list[int] | None = None) -> list[TreeNode]:
         height = math.sqrt(max(cost, 0.0))
         nodes.append(TreeNode(size, seeds, height, (left, right), below))
     return nodes
+
+
+def nearest_clusters(seeds: Floats, centers: Floats) -> list[int]:
+    """Return the cluster whose centre is nearest to every seed."""
+    apart = ((seeds[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
+    return [int(nearest) for nearest in apart.argmin(axis=1)]
 
 
 def cluster_of_seeds(run: RunFolder) -> list[int] | None:

@@ -64,6 +64,8 @@ def _tone(run: RunFolder, trust: TrustFacts) -> str:
 def _in_short(run: RunFolder, trust: TrustFacts) -> str:
     """Return the answer to the section's question."""
     if trust.verdict == NO_CLUSTERS:
+        if run.n_clusters == 1 and reliance_on(run) == UNRELIABLE:
+            return "No clusters to be seen, but most resamples show some."
         return "There are no clusters to be seen."
     if trust.verdict == UNCLEAR:
         return "No: there may be no clusters at all."

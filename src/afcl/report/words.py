@@ -4,7 +4,15 @@
 from __future__ import annotations
 
 from afcl.registry import INDICES, LEVELS
-from afcl.reliance import LIKELY, NO_CLUSTERS, UNCLEAR, reaches, reliance_of
+from afcl.reliance import (
+    LIKELY,
+    NO_CLUSTERS,
+    UNCLEAR,
+    reaches,
+    reliance_of,
+    set_aside_words,
+)
+from afcl.report.levels import n_columns
 from afcl.report.markup import count, number, shortened, size_of, span_of
 from afcl.report.run_folder import COORDINATOR, MEMBER, RunFolder
 
@@ -193,7 +201,7 @@ def tiles(run: RunFolder) -> list[tuple[str, str]]:
     if run.rows:
         figures.append(("rows in all", f"{run.rows:,}"))
     if run.columns:
-        figures.append(("columns", f"{len(run.columns):,}"))
+        figures.append(("columns", f"{n_columns(run.columns, run.categories):,}"))
     if run.rounds is not None:
         figures.append(("rounds", f"{run.rounds:,}"))
     messages = sum(site.messages for site in run.sites)
@@ -268,6 +276,7 @@ def cautions(run: RunFolder) -> list[str]:
             if run.kind != COORDINATOR
             else f"{_listed(silent)} sent nothing and had no say in the answer."
         )
+    found.append(set_aside_words({s.name: s.set_aside for s in run.sites}))
     reason = (run.history.end or {}).get("reason")
     if reason == "max_rounds":
         found.append(
@@ -283,7 +292,7 @@ def cautions(run: RunFolder) -> list[str]:
             f"{alone} of {count(run.n_clusters or 0, 'cluster')} "
             f"{'lives' if alone == 1 else 'live'} at one site alone."
         )
-    return found
+    return [text for text in found if text]
 
 
 def _alone(run: RunFolder) -> int:
