@@ -14,6 +14,7 @@ from afcl.cli.check import check
 from afcl.cli.dashboard import dashboard
 from afcl.cli.demo import demo
 from afcl.cli.join import join, keygen
+from afcl.cli.log import log
 from afcl.cli.predict import predict
 from afcl.cli.report import report
 from afcl.cli.run import run
@@ -41,7 +42,7 @@ app.command()(audit)
 app.command()(report)
 app.command()(dashboard)
 app.command(context_settings=PASS_ON, add_help_option=False)(plot)
-for command in (serve, join, status, keygen, enrol):
+for command in (serve, join, status, log, keygen, enrol):
     app.command()(command)
 app.command(context_settings=PASS_ON, add_help_option=False)(bench)
 

@@ -51,6 +51,7 @@ from afcl.runtime.live.membership import (
     keep_membership,
     open_membership,
 )
+from afcl.runtime.live.sent import record_answer
 from afcl.runtime.live.views import VIEWS, Views, home_folder
 from afcl.runtime.requirements import needs_all_rows
 from afcl.runtime.results import (
@@ -74,12 +75,14 @@ def answer(folder: Path, request: bytes) -> bytes:
     """Answer one request of the coordinator, from what is in the site's folder.
 
     One at a time, so that two requests at once cannot both be the last one allowed. One
-    that makes no sense is refused in one line.
+    that makes no sense is refused in one line. What leaves is written down before.
     """
     with alone(folder / SITE):
         member = open_membership(folder)
         try:
-            return _answer(folder, member, request)
+            reply = _answer(folder, member, request)
+            record_answer(folder, _home(member), member, request, reply)
+            return reply
         except AfclError:
             raise
         except ODD as error:

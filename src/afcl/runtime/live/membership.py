@@ -76,6 +76,9 @@ class Membership:
         keys of whom it lets itself be summed with (none: whoever it met first).
     met
         Fingerprints of the members it was summed with.
+    coordinator, keep_sent
+        For its own record: the address it joined, and whether everything it sends is
+        kept in its folder.
     """
 
     data: str
@@ -115,6 +118,8 @@ class Membership:
     key: str = ""
     members: str = ""
     met: tuple[str, ...] = ()
+    coordinator: str = ""
+    keep_sent: bool = False
 
     @property
     def gaps(self) -> str:
