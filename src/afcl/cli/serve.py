@@ -14,21 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from afcl.cli.config import fill_in
 from afcl.cli.settings import (
+    DEFAULTS,
     AtLeastTwo,
     Cohort,
-    EngineName,
     Granularity,
     Holders,
     Insecure,
     Seed,
     bounds,
-    settings,
+    completed,
+    given,
 )
 from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
-from afcl.runtime.live.engines import DEFAULT, get_launcher
+from afcl.runtime.live.engines import get_launcher
 from afcl.runtime.live.enrolment import ENROLLED, enrolled_files
 
 if TYPE_CHECKING:
@@ -39,18 +41,28 @@ if TYPE_CHECKING:
 PAUSE = 0.5
 #: Seconds between two questions to the engine whether the run still goes on.
 LOOK = 60.0
+#: Sites that a run waits for unless it is told otherwise.
+LEAST = 3
 #: The certificates, below the run's folder.
 CERTIFICATES = "tls"
 INSECURE = "no TLS: what is sent can be read and changed on the way; anybody can join"
 
 
-Out = Annotated[Path | None, typer.Option(help="Folder of the run.", metavar="DIR")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the run, begun or gone on with.", metavar="DIR"),
+]
 Resume = Annotated[
     Path | None,
-    typer.Option(help="Go on with the interrupted run in this folder.", metavar="DIR"),
+    typer.Option(help="Go on with the run in this folder, only that.", metavar="DIR"),
 ]
+Host = Annotated[
+    str | None, typer.Option(help="Address to listen on (127.0.0.1).", metavar="HOST")
+]
+Port = Annotated[int | None, typer.Option(help="Port to listen on (8000).")]
 MinClients = Annotated[
-    int, typer.Option(min=1, help="Begin when so many sites fit together.")
+    int | None,
+    typer.Option(min=1, help="Begin when so many sites fit together (3)."),
 ]
 Certificates = Annotated[
     Path | None,
@@ -76,11 +88,12 @@ Level = Annotated[
     typer.Option(help=f"{ways_to_write('default')}: see docs/privacy.md."),
 ]
 Patience = Annotated[
-    float, typer.Option(help="End after so many seconds without any answer.")
+    float | None,
+    typer.Option(help="End after so many seconds without any answer (600)."),
 ]
 Linger = Annotated[
-    float,
-    typer.Option(help="Stay open for late joiners so many seconds after the end."),
+    float | None,
+    typer.Option(help="Stay open for late joiners so many seconds after the end (0)."),
 ]
 
 
@@ -92,12 +105,31 @@ MaxRows = Annotated[
 ]
 
 
+def _from_file(context: typer.Context, config: Path | None) -> Path | None:
+    return fill_in(context, config, DEFAULTS)
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file with these options, and settings as for 'afcl run'.",
+        metavar="FILE",
+        callback=_from_file,
+        is_eager=True,
+    ),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", help="What carries the messages.", metavar="NAME"),
+]
+
+
 def serve(
     out: Out = None,
     resume: Resume = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
-    min_clients: MinClients = 3,
+    host: Host = None,
+    port: Port = None,
+    min_clients: MinClients = None,
     tls: Certificates = None,
     names: Hostnames = [],
     insecure: Insecure = False,
@@ -105,8 +137,8 @@ def serve(
     columns: Annotated[
         list[str], typer.Option(help="Use exactly these columns; repeat.")
     ] = [],
-    patience: Patience = 600.0,
-    linger: Linger = 0.0,
+    patience: Patience = None,
+    linger: Linger = None,
     max_rows: MaxRows = None,
     min_cell: Annotated[
         int | None, typer.Option(help="Smallest group of rows (5).")
@@ -117,59 +149,60 @@ def serve(
     allow_one: AtLeastTwo = None,
     granularity: Granularity = None,
     seed: Seed = None,
-    config: Annotated[
-        Path | None, typer.Option(help="TOML file with settings as for 'afcl run'.")
-    ] = None,
-    engine: EngineName = DEFAULT,
+    config: Config = None,
+    engine: Engine = None,
 ) -> None:
     """Coordinate a run between machines, on Flower.
 
-    Sites join with 'afcl join'. Killed or stopped, 'afcl serve --resume DIR' goes on.
+    Sites join with 'afcl join'. Killed or stopped, the same command goes on, and so
+    does 'afcl serve --resume DIR': what the run is, and where it listens, is remembered
+    in DIR.
     """
+    from afcl.cli.continuing import refuse_changes, served_now
+    from afcl.runtime.live.server import PLAN, RunPlan
+    from afcl.runtime.results import RESULT
+
     if (out is None) == (resume is None):
         raise InputError("give --out DIR for a new run, or --resume DIR for an old one")
     if insecure and tls is not None:
         raise InputError("--insecure and --tls exclude each other: leave one out")
     folder = Path(out or resume or ".").resolve()
-    if resume is not None:
-        plan = _old_plan(folder)
-        if plan is None:
+    flags = {
+        "min_cell": min_cell,
+        "privacy": privacy,
+        "cohort": cohort,
+        "holders": holders,
+        "allow_one": allow_one,
+        "granularity": granularity,
+        "seed": seed,
+        "columns": tuple(columns),
+    }
+    said = given(config, flags, alone=False)
+    if resume is not None or (folder / PLAN).exists():
+        plan = RunPlan.read(folder)
+        fixed = {"min_clients": min_clients, "max_rows": max_rows}
+        refuse_changes(plan, said, ranges, fixed)
+        if (folder / RESULT).is_file():
+            typer.echo(f"{folder} is finished; nothing to resume.")
             return
+        typer.echo(f"Going on with the run in {folder}.")
     else:
-        flags = {
-            "min_cell": min_cell,
-            "privacy": privacy,
-            "cohort": cohort,
-            "holders": holders,
-            "allow_one": allow_one,
-            "granularity": granularity,
-            "seed": seed,
-            "columns": tuple(columns),
-        }
-        chosen = settings(config, flags)
-        waits = (patience, linger)
-        plan = _new_plan(folder, chosen, min_clients, ranges, *waits, max_rows)
-    launcher, certificates = get_launcher(engine), None
-    if insecure:
+        plan = _new_plan(
+            folder, completed(said), min_clients or LEAST, ranges, max_rows
+        )
+    served = served_now(folder, host, port, tls, names, insecure, engine)
+    waits: dict[str, Any] = {"patience": patience, "linger": linger}
+    plan = replace(plan, **{k: v for k, v in waits.items() if v is not None})
+    launcher, certificates = get_launcher(served.engine), None
+    if served.insecure:
         print(f"warning: {INSECURE}", file=sys.stderr)
     else:
-        where = tls or folder / CERTIFICATES
-        certificates = launcher.certificates(where, [*names, host])
+        where = Path(served.tls) if served.tls else folder / CERTIFICATES
+        certificates = launcher.certificates(where, [*served.names, served.host])
     plan = replace(plan, signed=certificates is not None)
     plan.write(folder)
-    _coordinate(launcher, folder, plan, host, port, certificates)
-
-
-def _old_plan(folder: Path) -> RunPlan | None:
-    """Return the plan of the run to go on with, None if it is finished."""
-    from afcl.runtime.live.server import RunPlan
-    from afcl.runtime.results import RESULT
-
-    plan = RunPlan.read(folder)
-    if not (folder / RESULT).is_file():
-        return plan
-    typer.echo(f"{folder} is finished; nothing to resume.")
-    return None
+    served.write(folder)
+    _coordinate(launcher, folder, plan, served.host, served.port, certificates)
 
 
 def _new_plan(
@@ -177,8 +210,6 @@ def _new_plan(
     chosen: dict[str, Any],
     min_clients: int,
     ranges: list[str],
-    patience: float,
-    linger: float,
     max_rows: int | None,
 ) -> RunPlan:
     import secrets
@@ -186,13 +217,8 @@ def _new_plan(
     from afcl.cli.run import chosen_method
     from afcl.methods.presets import at_default_level
     from afcl.privacy import EXACT_WARNING
-    from afcl.runtime.live.server import PLAN, RunPlan
+    from afcl.runtime.live.server import RunPlan
 
-    if (folder / PLAN).exists():
-        raise InputError(
-            f"{folder} holds a run already: go on with 'afcl serve --resume {folder}', "
-            "or choose another folder"
-        )
     method, options, level = chosen_method(chosen)
     options, reason = at_default_level(method, options, min_clients, live=True)
     parameters = {**chosen, "privacy": level}
@@ -210,8 +236,6 @@ def _new_plan(
         min_clients,
         chosen["columns"],
         bounds(ranges or chosen["ranges"]),
-        patience,
-        linger,
         parameters=parameters,
     )
     if max_rows is not None:
