@@ -11,7 +11,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -83,9 +83,26 @@ def fill_in(
     return config
 
 
+def _from_file(context: typer.Context, config: Path | None) -> Path | None:
+    return fill_in(context, config)
+
+
+#: The option of a command whose file says what its flags can, and nothing else.
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file with these options.",
+        metavar="FILE",
+        callback=_from_file,
+        is_eager=True,
+    ),
+]
+
+
 def _key_of(parameter: Any) -> str:
     """Return what a file calls a flag: as it is typed, without the dashes."""
-    return str(max(parameter.opts, key=len)).lstrip("-").replace("_", "-")
+    typed = max(parameter.opts, key=len, default=parameter.name)
+    return str(typed).lstrip("-").replace("_", "-")
 
 
 def _value(config: Path, key: str, flag: Any, value: Any) -> Any:

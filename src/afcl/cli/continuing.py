@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Where and how the run is served, in its folder.
 SERVED = "serve.json"
-#: Flags that say the opposite of their setting.
-_OPPOSITE = {"allow_one": "at-least-two"}
+#: Flags that are called otherwise than their settings; the first says the opposite.
+_FLAGS = {"allow_one": "at-least-two", "units": "unit"}
 
 
 @dataclass(frozen=True)
@@ -153,14 +153,24 @@ def _level(text: Any) -> str:
 
 
 def _refused(name: str, kept: Any) -> InputError:
-    flag = _OPPOSITE.get(name, name.replace("_", "-"))
-    if name in _OPPOSITE:
-        kept = not kept
-    if isinstance(kept, list | tuple):
-        kept = ", ".join(map(str, kept)) or None
-    if isinstance(kept, bool) or kept is None:
-        kept = "set" if kept else "not set"
+    kept = not kept if name == "allow_one" else kept
     return InputError(
-        f"--{flag} is {kept} in this run and cannot be changed: leave it out, or begin "
-        "another run with another --out"
+        f"{flag_of(name)} is {shown(kept)} in this run and cannot be changed: leave it "
+        "out, or begin another run with another --out"
     )
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a setting."""
+    return f"--{_FLAGS.get(name, name.replace('_', '-'))}"
+
+
+def shown(value: object) -> str:
+    """Return a setting for people to read."""
+    if value is None or value is False or value in ("", (), [], {}):
+        return "not set"
+    if value is True:
+        return "set"
+    if isinstance(value, Mapping):
+        value = [f"{name}={each}" for name, each in value.items()]
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from afcl.cli.config import ConfigFile
 from afcl.cli.settings import EngineName, Insecure, Stream
 from afcl.cli.tables import (
     Columns,
@@ -23,6 +24,7 @@ from afcl.cli.tables import (
     Separator,
     items,
 )
+from afcl.cli.waiting import Waiting
 from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.runtime.live.engines import DEFAULT, get_launcher
@@ -115,6 +117,17 @@ Port = Annotated[
     int | None,
     typer.Option(help="Port for the engine on this machine (a free one)."),
 ]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Wait so many seconds for a coordinator that is not there yet (for ever).",
+    ),
+]
+KeepSent = Annotated[
+    bool,
+    typer.Option("--keep-sent", help="Keep everything that is sent, in DIR/sent."),
+]
 
 
 def keygen(
@@ -166,13 +179,18 @@ def join(
     members: Members = None,
     stream: Stream = None,
     port: Port = None,
+    wait: Wait = None,
+    keep_sent: KeepSent = False,
+    config: ConfigFile = None,
     engine: EngineName = DEFAULT,
 ) -> None:
     """Take part in a run; rows and labels stay here.
 
-    Only outgoing connections are made. Stopped or killed, the same command comes back
-    into the run. At the end DIR gets labels.csv and result.json. Whom this site is
-    summed with is said as a row of digits, the same at all of them: compare it.
+    Only outgoing connections are made, and a coordinator that is not there yet is
+    waited for. Stopped or killed, the same command comes back into the run. What leaves
+    the site is written down: 'afcl log DIR'. At the end DIR gets labels.csv and
+    result.json. Whom this site is summed with is said as a row of digits, the same at
+    all of them: compare it.
     """
     from afcl.privacy import parse_level
     from afcl.runtime.live.membership import Membership
@@ -206,10 +224,12 @@ def join(
         stream=stream,
         key="" if insecure else _resolved(key),
         members=_resolved(members),
+        coordinator=address,
+        keep_sent=keep_sent,
     )
     if _enter(out, asked, insecure):
         launcher = get_launcher(engine)
-        _take_part(launcher, address, out.resolve(), ca, key, port or 0)
+        _take_part(launcher, address, out.resolve(), ca, key, port or 0, wait)
 
 
 def _resolved(path: Path | None) -> str:
@@ -265,17 +285,26 @@ def _units(texts: list[str]) -> dict[str, str]:
 
 def _come_back(out: Path, asked: Membership) -> Membership:
     """Go on where this site was, if it asked for the same then."""
-    from afcl.runtime.live.membership import REFUSED, SITE, open_membership
+    from afcl.cli.continuing import flag_of, shown
+    from afcl.runtime.live.membership import (
+        REFUSED,
+        SITE,
+        Membership,
+        open_membership,
+    )
 
     if not (out / SITE).is_file():
         return asked
-    # How the rows are read may change at any time, and where keys are: whether a name
-    # belongs to another one the coordinator knows.
+    # How the rows are read may change at any time, where keys are (whether a name
+    # belongs to another one the coordinator knows), where the coordinator is, and what
+    # is kept.
     before = replace(
         open_membership(out),
         stream=asked.stream,
         key=asked.key,
         members=asked.members,
+        coordinator=asked.coordinator,
+        keep_sent=asked.keep_sent,
     )
     if before.state == REFUSED:
         return asked
@@ -292,10 +321,14 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         state=before.state,
         reason=before.reason,
     )
-    if same != before:
-        raise InputError(
-            f"{out} belongs to another site or other settings: choose another --out"
-        )
+    for field in fields(Membership):
+        kept, wanted = getattr(before, field.name), getattr(same, field.name)
+        if kept != wanted:
+            raise InputError(
+                f"{flag_of(field.name)} is {shown(kept)} in {out} and cannot be "
+                f"changed to {shown(wanted)}: type it as it was, or choose another "
+                "--out"
+            )
     return before
 
 
@@ -307,6 +340,7 @@ def _take_part(
     ca: Path | None,
     key: Path | None,
     port: int,
+    wait: float | None,
 ) -> None:
     """Start the engine's node, wait for the end, end the node whatever happens."""
     from afcl.cli.report import write_at_the_end
@@ -315,7 +349,7 @@ def _take_part(
 
     try:
         with ended_by_signals(), launcher.join(out, address, ca, key, port) as node:
-            _watch(out, node)
+            _watch(out, node, Waiting(wait))
             time.sleep(LAST)
     except (KeyboardInterrupt, Ended):
         text = "stopped; the same command comes back into the run"
@@ -325,7 +359,7 @@ def _take_part(
     typer.echo(f"Labels and result are in {out}{look}.")
 
 
-def _watch(out: Path, node: Node) -> None:
+def _watch(out: Path, node: Node, waiting: Waiting) -> None:
     """Say how the site fares, until it is done or cannot go on."""
     from afcl.cli.report import write_at_the_end
     from afcl.runtime.live.membership import DONE, REFUSED, open_membership
@@ -349,6 +383,9 @@ def _watch(out: Path, node: Node) -> None:
         kept_out = node.trouble()
         if kept_out is not None:
             raise InputError(kept_out)
+        news = waiting.news(node.absent())
+        if news:
+            typer.echo(news)
         if not node.alive:
             raise InputError(f"the engine ended by itself: see {node.log}")
         time.sleep(PAUSE)

@@ -14,11 +14,13 @@ from afcl.runtime.flower.certificates import make_server_certificates
 from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import environment, scripts
 from afcl.runtime.flower.keys import make_site_key
-from afcl.runtime.flower.logs import GIVE_CA, refusal
+from afcl.runtime.flower.logs import GIVE_CA, NO_ANSWER, refusal
 from afcl.runtime.flower.network import (
     LOOPBACK,
+    Knocking,
     at,
     free_port,
+    nobody_at,
     require_free,
     unreachable,
 )
@@ -89,13 +91,23 @@ class FlowerNode(_Process):
     def __init__(self, child: Child, address: str, ca: Path | None) -> None:
         super().__init__(child)
         self._address, self._ca = address, ca
+        self._knocking = Knocking(lambda: unreachable(address, ca))
 
     def trouble(self) -> str | None:
         """Return why the coordinator does not let this site in, if it does not."""
         reason = refusal(self.log)
         if reason is None:
             return None
-        return unreachable(self._address, self._ca) or reason
+        if reason != NO_ANSWER:
+            return unreachable(self._address, self._ca) or reason
+        why = self._knocking.why()
+        return None if why == nobody_at(self._address) else why
+
+    def absent(self) -> str | None:
+        """Return that nobody answers yet; a SuperNode tries again by itself."""
+        if refusal(self.log) != NO_ANSWER:
+            return None
+        return self._knocking.why() or NO_ANSWER
 
 
 class FlowerLauncher:
