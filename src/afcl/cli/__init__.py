@@ -19,6 +19,8 @@ from afcl.cli.predict import predict
 from afcl.cli.report import report
 from afcl.cli.run import run
 from afcl.cli.serve import enrol, serve
+from afcl.cli.service import OTHERS_WORDS, service
+from afcl.cli.stamps import stamped_lines
 from afcl.cli.status import status
 from afcl.exceptions import AfclError, Interrupted
 
@@ -44,6 +46,7 @@ app.command()(dashboard)
 app.command(context_settings=PASS_ON, add_help_option=False)(plot)
 for command in (serve, join, status, log, keygen, enrol):
     app.command()(command)
+app.command(context_settings=OTHERS_WORDS)(service)
 app.command(context_settings=PASS_ON, add_help_option=False)(bench)
 
 
@@ -62,7 +65,16 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; bad input ends with one line and exit code 2."""
+    """Run the command line; bad input ends with one line and exit code 2.
+
+    As a process of its own (without `arguments`) a command that runs for long begins
+    its lines with the time, where they do not go to a terminal.
+    """
+    with stamped_lines(sys.argv[1:] if arguments is None else []):
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> None:
     try:
         code = app(arguments, prog_name="afcl", standalone_mode=False)
     except _ClickError as error:
