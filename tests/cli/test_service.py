@@ -89,7 +89,7 @@ def test_an_image_has_the_versions_that_are_installed(
     own = ["serve", "--out", "run1", "--port", "9000", "--host", "0.0.0.0"]
     assert command == own
     assert "-p 9000:9000" in text
-    (run,) = re.findall(r"^RUN (.*(?:\\\n.*)*)", text, re.MULTILINE)
+    (run,) = re.findall(r"^RUN ((?:.*\\\n)*.*)", text, re.MULTILINE)
     installed = shlex.split(run.replace("\\\n", " "))[3:]
     assert installed == pinned()
     assert "AFCL_HOME" not in text
