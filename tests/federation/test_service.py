@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from collections import Counter
 from pathlib import Path
 
@@ -14,10 +15,13 @@ pytest.importorskip(
     "flwr", reason="federation needs Flower: pip install 'afcl[flower]'"
 )
 
+from afcl.runtime.flower.certificates import make_server_certificates
+from afcl.runtime.flower.launcher import FlowerLauncher
 from afcl.runtime.flower.network import free_port
 from afcl.runtime.live.sent import read_sent
 from afcl.runtime.results import read_result
 
+from .conftest import LONG, until
 from .test_live import Start, events, write_sites
 
 pytestmark = pytest.mark.federation
@@ -73,3 +77,30 @@ def test_sites_come_first_and_the_same_command_goes_on(tmp_path: Path, party: St
         told = json.loads(party("log", folder, "--json").ends(0))
         assert [entry["sha256"] for entry in told["sent"]] == [e.sha256 for e in sent]
         assert {entry["to"] for entry in told["sent"]} == {f"127.0.0.1:{port}"}
+
+
+@pytest.mark.parametrize(
+    ("direct", "proxied"), [("", True), ("coordinator.invalid", False)]
+)
+def test_a_site_reaches_its_coordinator_through_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: str, proxied: bool
+):
+    """Or directly, if NO_PROXY says so; here nobody is there then."""
+    ca = make_server_certificates(tmp_path / "tls", ["coordinator.invalid"]).ca
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.settimeout(LONG)
+        at = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        for name, value in (("HTTPS_PROXY", at), ("NO_PROXY", direct)):
+            monkeypatch.setenv(name, value)
+            monkeypatch.delenv(name.lower(), raising=False)
+        address = "coordinator.invalid:8000"
+        with FlowerLauncher().join(tmp_path / "site", address, ca, None, 0) as node:
+            if proxied:
+                with proxy.accept()[0] as caller:
+                    asked = caller.recv(1000)
+                assert asked.startswith(f"CONNECT {address} HTTP/1.1".encode())
+            else:
+                until(lambda: node.absent() is not None)
+                proxy.settimeout(0.5)
+                with pytest.raises(TimeoutError):
+                    proxy.accept()
