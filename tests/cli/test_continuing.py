@@ -127,6 +127,15 @@ def test_a_run_with_tls_does_not_go_on_without(capsys: pytest.CaptureFixture[str
     assert "cannot go on without: leave out --insecure" in typed(capsys, *SERVE)
 
 
+def test_a_new_run_knows_nothing_of_an_older_one(
+    capsys: pytest.CaptureFixture[str], launcher: Launcher
+):
+    typed(capsys, "serve", "--out", "r", "--port", 9001)
+    Path("r", "plan.json").unlink()
+    assert typed(capsys, *SERVE) == STARTED
+    assert launcher.served == [("127.0.0.1", 9001, True), ("127.0.0.1", 8000, False)]
+
+
 def test_a_finished_run_stays_finished(capsys: pytest.CaptureFixture[str]):
     typed(capsys, *SERVE)
     Path("r", "result.json").write_text("{}")

@@ -57,13 +57,13 @@ class Served:
         write_whole(folder / SERVED, text.encode())
 
     @classmethod
-    def read(cls, folder: Path) -> Served:
-        """Return how the run in a folder was served last; as usual, if it was not."""
+    def read(cls, folder: Path) -> Served | None:
+        """Return how the run in a folder was served last, None if nothing says so."""
         try:
             fields = json.loads((folder / SERVED).read_text(encoding="utf-8"))
             return cls(**{**fields, "names": tuple(fields["names"])})
         except FileNotFoundError:
-            return cls()
+            return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{folder / SERVED} cannot be read ({error}): delete it, and give "
@@ -72,7 +72,7 @@ class Served:
 
 
 def served_now(
-    folder: Path,
+    was: Served | None,
     host: str | None,
     port: int | None,
     tls: Path | None,
@@ -80,10 +80,11 @@ def served_now(
     insecure: bool,
     engine: str | None,
 ) -> Served:
-    """Return how the run is served from now on: as it was, but for what is said."""
-    was = Served.read(folder)
-    begun = (folder / SERVED).is_file()
-    if insecure and begun and not was.insecure:
+    """Return how the run is served from now on: as it was, but for what is said.
+
+    A new run was not served before (None).
+    """
+    if insecure and was is not None and not was.insecure:
         raise InputError(
             "this run has TLS and cannot go on without: leave out --insecure, or begin "
             "another run with another --out"
@@ -95,6 +96,7 @@ def served_now(
         "names": tuple(names) or None,
         "engine": engine,
     }
+    was = was or Served()
     now = replace(was, **{k: v for k, v in said.items() if v is not None})
     return replace(now, insecure=(insecure or was.insecure) and tls is None)
 

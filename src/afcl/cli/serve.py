@@ -158,7 +158,7 @@ def serve(
     does 'afcl serve --resume DIR': what the run is, and where it listens, is remembered
     in DIR.
     """
-    from afcl.cli.continuing import refuse_changes, served_now
+    from afcl.cli.continuing import Served, refuse_changes, served_now
     from afcl.runtime.live.server import PLAN, RunPlan
     from afcl.runtime.results import RESULT
 
@@ -185,12 +185,14 @@ def serve(
         if (folder / RESULT).is_file():
             typer.echo(f"{folder} is finished; nothing to resume.")
             return
+        was = Served.read(folder)
         typer.echo(f"Going on with the run in {folder}.")
     else:
+        was = None
         plan = _new_plan(
             folder, completed(said), min_clients or LEAST, ranges, max_rows
         )
-    served = served_now(folder, host, port, tls, names, insecure, engine)
+    served = served_now(was, host, port, tls, names, insecure, engine)
     waits: dict[str, Any] = {"patience": patience, "linger": linger}
     plan = replace(plan, **{k: v for k, v in waits.items() if v is not None})
     launcher, certificates = get_launcher(served.engine), None

@@ -69,8 +69,8 @@ def _checked(context: typer.Context, side: str) -> Service:
         raise InputError("give --out DIR, which is begun or gone on with")
     from afcl.cli.continuing import Served
 
-    port = given["port"] or Served.read(Path(given["out"])).port
-    return Service(side, words, here, port=port)
+    before = Served.read(Path(given["out"])) or Served()
+    return Service(side, words, here, port=given["port"] or before.port)
 
 
 def _home(given: str | None) -> Path:
