@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
 
 from afcl import AFCL
-from afcl.exceptions import ColumnWarning, InputError
+from afcl.exceptions import ColumnWarning, InputError, TrustWarning
 
 
 def frames(seed, sites=3, n=80):
@@ -141,3 +144,76 @@ def test_names_of_numbered_columns(seed):
     X = np.random.default_rng(seed).normal([[0.0, 0.0], [9.0, 9.0]] * 30, 1.0)
     model = AFCL(random_state=seed).fit(X)
     assert model.get_feature_names_out().tolist() == ["x0", "x1"]
+
+
+# ------------------------------------------------------------------ orders
+
+
+def graded(seed, sites=3, n=90):
+    """Frames of three kinds of rows, which a number and a grade tell apart."""
+    rng = np.random.default_rng(seed)
+    grades = np.array(["low", "middle", "high"])
+    made = {}
+    for name in ("north", "south", "west")[:sites]:
+        y = rng.integers(0, 3, n)
+        made[name] = pl.DataFrame(
+            {
+                "size": np.array([0.0, 4.0, 8.0])[y] + rng.normal(0, 0.4, n),
+                "grade": grades[y],
+            }
+        )
+    return made
+
+
+GRADES = {"grade": ["low", "middle", "high"]}
+
+
+def test_levels_with_an_order_are_ranks(seed, tmp_path):
+    tables = graded(seed)
+    model = AFCL(random_state=seed, ordinal=GRADES).fit_clients(tables)
+    assert model.n_clusters_ == 3
+    assert model.get_feature_names_out().tolist() == ["size", "grade"]
+    by_size = model.cluster_centers_[np.argsort(model.cluster_centers_[:, 0])]
+    assert np.abs(by_size[:, 1] - [0, 1, 2]).max() < 0.2
+    model.save(tmp_path / "model")
+    again = AFCL.load(tmp_path / "model")
+    for table, labels in zip(tables.values(), model.client_labels_, strict=True):
+        assert np.array_equal(again.predict(table), labels)
+    assert again.get_params()["ordinal"] == GRADES
+    with pytest.raises(InputError, match="is 'huge', which is none of low<middle<high"):
+        model.predict(tables["north"].with_columns(grade=pl.lit("huge")))
+    with pytest.raises(InputError, match="ordinal= names columns"):
+        AFCL(ordinal=GRADES).fit_clients([np.eye(9)] * 3)
+
+
+def test_ordered_categoricals_are_taken_as_such(seed):
+    pd = pytest.importorskip("pandas")
+    kind = pd.CategoricalDtype(GRADES["grade"], ordered=True)
+    tables = graded(seed)
+    whole = pd.concat(
+        [t.to_pandas().assign(site=name) for name, t in tables.items()],
+        ignore_index=True,
+    )
+    whole["grade"] = whole["grade"].astype(kind)
+    theirs = AFCL(random_state=seed).fit(whole, clients="site")
+    ours = AFCL(random_state=seed, ordinal=GRADES).fit_clients(tables)
+    assert theirs.get_feature_names_out().tolist() == ["size", "grade"]
+    assert np.array_equal(theirs.labels_, ours.labels_)
+
+
+def test_a_declared_order_needs_no_rows_at_dp(seed):
+    tables = graded(seed)
+    told: dict[str, Any] = {
+        "privacy": "dp(8)",
+        "seeded_noise": True,
+        "scale": ([-3], [11]),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrustWarning)  # noise is much for so few rows
+        model = AFCL(random_state=seed, ordinal=GRADES, **told).fit_clients(tables)
+    assert model.cluster_centers_.shape[1] == 2
+    pd = pytest.importorskip("pandas")
+    kind = pd.CategoricalDtype(GRADES["grade"], ordered=True)
+    found = [t.to_pandas().astype({"grade": kind}) for t in tables.values()]
+    with pytest.raises(InputError, match="at dp the levels"):
+        AFCL(random_state=seed, **told).fit_clients(found)

@@ -40,6 +40,7 @@ def test_a_new_client_brings_a_cluster_that_goes_with_it():
     assert (model.answer_, model.cluster_names_) == (1, ["c0", "c1", "c2", "c3"])
     model.update({"e": table(9, [*SPOTS, (40, 40)])})
     assert [str(change) for change in model.changes_] == ["c4 is new"]
+    assert [event["text"] for event in model.trace_.of("change")] == ["c4 is new"]
     assert (model.answer_, len(model.client_labels_)) == (2, 5)
     model.forget("e")
     assert [str(change) for change in model.changes_] == ["c4 is gone"]

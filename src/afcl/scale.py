@@ -48,13 +48,16 @@ class Ranges:
 
     Reveals the exact minimum and maximum of every column at this client (from the
     level `grouped` up: what its groups say of them), and its number of rows. Given
-    bounds make the extremes unnecessary: `low` and `high` are empty then.
+    bounds make the extremes unnecessary: `low` and `high` are empty then. The scale
+    `robust` asks for quantiles too (:mod:`afcl.robust`), a line for each; else there
+    are none.
     """
 
     n_rows: int
     n_features: int
     low: Floats
     high: Floats
+    quantiles: Floats | None = None
 
     def without_extremes(self) -> Ranges:
         """Return the same, saying nothing of the columns."""
@@ -169,18 +172,19 @@ def _known_extremes(X: Floats) -> tuple[Floats, Floats]:
     )
 
 
-def _is_flat(low: Floats, span: Floats) -> Bools:
+def is_flat(low: Floats, span: Floats) -> Bools:
     """Whether a span is too small to divide by: constant, or subnormal."""
     flat: Bools = ~(span > np.maximum(np.abs(low) * 1e-15, np.finfo(np.float64).tiny))
     return flat
 
 
-def _box(low: Floats, high: Floats) -> Box:
+def box_of_ends(low: Floats, high: Floats) -> Box:
+    """Return the map of what lies between two ends of every column to 0 ... 1."""
     with np.errstate(over="ignore"):
         span = high - low
     if not np.isfinite(span).all():
         raise InputError("a column's range is too wide for 64-bit numbers")
-    span = np.where(_is_flat(low, span), 1.0, span)
+    span = np.where(is_flat(low, span), 1.0, span)
     return Box(low.astype(np.float64), span.astype(np.float64))
 
 
@@ -188,7 +192,7 @@ def minmax_box(ranges: Sequence[Ranges]) -> Box:
     """Return the min-max map over all clients."""
     low = np.min([r.low for r in ranges], axis=0)
     high = np.max([r.high for r in ranges], axis=0)
-    return _box(low, high)
+    return box_of_ends(low, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +244,7 @@ def supported_box(lows: Floats, highs: Floats) -> tuple[Box, list[Stretch]]:
     for stretch in told:
         lows[stretch.clients, stretch.column] = np.inf
         highs[stretch.clients, stretch.column] = -np.inf
-    box = _box(lows.min(axis=0), highs.max(axis=0))
+    box = box_of_ends(lows.min(axis=0), highs.max(axis=0))
     return replace(box, walls=True if told else None), found
 
 
@@ -290,7 +294,7 @@ def _fewest(low: Floats, high: Floats, most: int) -> tuple[Ints, float] | None:
                 rest = np.delete(low, gone).min()
                 spans.append((np.delete(high, gone).max() - rest, gone, rest))
             span, gone, rest = min(spans, key=lambda each: each[0])
-            if not _is_flat(rest, span) and whole - span >= FAR * span:
+            if not is_flat(rest, span) and whole - span >= FAR * span:
                 return gone, float(whole / span - 1)
     return None
 
@@ -330,7 +334,7 @@ def given_box(low: Floats, high: Floats) -> Box:
         raise InputError("scale=(low, high) needs two bounds for every column")
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (high >= low).all()):
         raise InputError("scale=(low, high) needs finite bounds with low <= high")
-    return _box(low, high)
+    return box_of_ends(low, high)
 
 
 def no_box(n_features: int) -> Box:

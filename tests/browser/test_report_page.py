@@ -54,7 +54,9 @@ def test_every_page_fits_every_window(show, folders, tmp_path, kind, width, sche
     assert page.locator("h2").count() == (5 if kind in TRUSTED else 4)
 
 
-@pytest.mark.parametrize("kind", ["flat", "line", "coordinator", "failed", "site"])
+@pytest.mark.parametrize(
+    "kind", ["flat", "line", "coordinator", "failed", "site", "standing"]
+)
 def test_other_folders_have_calm_pages_too(show, folders, kind):
     assert fits(show(folders[kind] / "report.html", 390))
 

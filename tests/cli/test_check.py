@@ -232,3 +232,29 @@ def test_the_page_shows_some_of_very_many(here, capsys):
     page = Path("o/report.html").read_text()
     assert page.count("has two values only") == SUSPICIONS
     assert "And 3 more: see suspicions in result.json." in page
+
+
+def test_zeros_are_answered_by_the_command_that_is_advised(capsys, here):
+    rng = np.random.default_rng(0)
+    for site, zeros in (("n.csv", 0), ("s.csv", 20)):
+        chol = rng.normal(240, 30, 90)
+        chol[:zeros] = 0
+        group = rng.integers(0, 3, 90) * 5.0 + rng.normal(0, 0.5, 90)
+        pl.DataFrame({"Total chol": chol, "dose": group}).write_csv(site)
+    code, out, _ = call(capsys, "check", "n.csv", "s.csv")
+    assert code == 0
+    advice = "--null 'Total chol=0'"
+    assert advice in " ".join(out.split())
+    told = ("--null", "total chol=0")
+    code, out, _ = call(capsys, "check", "n.csv", "s.csv", *told, "--strict")
+    assert code == 0
+    assert "Nothing suspicious." in out
+    run = ("run", "n.csv", "s.csv", "--missing", "impute", "--out", "o")
+    assert call(capsys, *run, *told)[0] == 0
+    smallest = json.loads(Path("o/result.json").read_text())["scale"]["low"][0]
+    assert smallest > 100
+    new = ("predict", "o", "s.csv", "--missing", "impute", *told)
+    code, out, _ = call(capsys, *new)
+    assert code == 0
+    assert out == Path("o/labels/s.csv").read_text()
+    assert call(capsys, *run, "--null", "chool=0")[0] == 2

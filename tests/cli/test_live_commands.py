@@ -19,6 +19,7 @@ from tests.report.folders import result_of
 from afcl.cli import main
 from afcl.cli.status import RunLog
 from afcl.cli.waiting import Waiting
+from afcl.core.terms import CLEAR, DECLARED, HASHED, Category
 from afcl.exceptions import InputError
 from afcl.runtime.agreement import MAX_ROWS
 from afcl.runtime.live.membership import (
@@ -26,6 +27,7 @@ from afcl.runtime.live.membership import (
     JOINED,
     Membership,
     keep_membership,
+    open_membership,
 )
 from afcl.runtime.live.server import FAILED, RunPlan
 from afcl.trace import EVENTS, to_line
@@ -37,6 +39,7 @@ PLAN = RunPlan("run", "afcl", {}, 0, 100, 3, parameters={})
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n3,4\n" * 5)
+    (tmp_path / "empty.key").touch()
     return tmp_path
 
 
@@ -84,6 +87,11 @@ JOIN = ("join", "127.0.0.1:1", "--data", "a.csv", "--name", "a", "--out", "mine"
         ((*JOIN, "--insecure", "--members", "a.csv"), "--members needs --key"),
         ((*JOIN, "--insecure", "--unit", "x"), "COLUMN=UNIT"),
         ((*JOIN, "--insecure", "--min-cell", "11"), "rows"),
+        ((*JOIN, "--insecure", "--names-key", "no.key"), "--names-key"),
+        ((*JOIN, "--insecure", "--names-key", "empty.key"), "is empty: put a secret"),
+        ((*JOIN, "--insecure", "--category", "z"), "no column in use; these are x, y"),
+        ((*JOIN, "--insecure", "--category", "x", "--stream"), "need all rows in mem"),
+        ((*JOIN, "--insecure", "--missing", "mend"), "'impute' or 'available'"),
         (("join", "h:1", "--name", "a", "--out", "m", "--data", "b.csv"), "--insecure"),
         (("enrol", "no.pub", "--run", "r"), "no file no.pub"),
         (("enrol", "a.csv", "--run", "r"), "no public key"),
@@ -95,6 +103,37 @@ def test_bad_input_is_one_line(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], line: str
 ) -> None:
     assert line in said(capsys, 2, *words)
+
+
+def test_categories_travel_with_the_run(here: Path, no_engine: None):
+    words = ("--category", "cp", "--category", "sex=male|female")
+    with pytest.raises(SystemExit):
+        main(["serve", "--out", "r", "--insecure", *words])
+    plan = RunPlan.read(here / "r")
+    assert plan.categories == {"cp": (), "sex": ("male", "female")}
+    request = plan.request()
+    assert request.categories == (
+        Category("cp"),
+        Category("sex", ("male", "female")),
+    )
+    assert request.names == HASHED
+
+
+@pytest.mark.parametrize(
+    ("level", "names"),
+    [("summary", CLEAR), ("grouped(5)", CLEAR), ("dp(8)", DECLARED)],
+)
+def test_how_names_of_levels_travel(level: str, names: str):
+    plan = replace(PLAN, options={"privacy": level}, ranges={"x": (0.0, 1.0)})
+    assert plan.request().names == names
+
+
+def test_a_site_keeps_what_it_was_told_of_its_columns(here: Path):
+    told = Membership(
+        "a.csv", "a", categories={"x": ("1", "3"), "y": ()}, date=("d",), notes=("n",)
+    )
+    keep_membership(here / "mine", told)
+    assert open_membership(here / "mine") == told
 
 
 @pytest.mark.parametrize(

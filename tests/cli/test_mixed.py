@@ -127,3 +127,75 @@ def test_levels_must_be_declared_where_rows_must_not_tell_them(here, capsys):
     code, _, err = call(capsys, *words, "--category", "shape")
     assert code == 2
     assert "--category names 'shape', which is no column in use" in err
+
+
+def test_bounds_by_whatever_spelling(here, capsys):
+    words = ("run", *FILES, "--columns", "size,weight", "--out", "o")
+    wrong = ("--ranges", "size=-3:8", "--ranges", "wieght=-3:8")
+    code, _, err = call(capsys, *words, *wrong)
+    assert code == 2
+    assert "--ranges names 'wieght'" in err
+    assert "(did you mean 'weight'?)" in err
+    right = ("--ranges", "SIZE=-3:8", "--ranges", "Weight =-3:8")
+    assert call(capsys, *words, *right)[0] == 0
+
+
+def test_levels_with_an_order(here, capsys):
+    folder, kinds = here
+    words = ("run", *FILES, "--drop", "name,day,code", "--out", "o", "--ordinal")
+    code, _, err = call(capsys, *words, "colour=red<Blue")
+    assert code == 2
+    assert "column 'colour', row" in err
+    assert "is 'green', which is none of red<Blue" in err
+    order = "Colour=red<blue<green"
+    assert call(capsys, *words, order)[0] == 0
+    result = json.loads((folder / "o" / "result.json").read_text())
+    assert result["columns"] == ["size", "weight", "colour"]
+    (feature,) = result["features"]
+    assert feature["levels"] == ["red", "blue", "green"]
+    assert set(feature["centers"]) == {"blue", "green", "red"}
+    assert f"{feature['centers'][0]} (" in (folder / "o" / "report.html").read_text()
+    (folder / "new.csv").write_text("colour,size,weight\nRED,0,0\ngreen,4,4\n")
+    code, out, _ = call(capsys, "predict", "o", "new.csv")
+    assert code == 0
+    found = labels_in(folder / "o", "north")
+    want = [found[np.argmax(kinds[0] == kind)] for kind in (0, 2)]
+    assert [int(label) for label in out.split()[1:]] == want
+    code, out, _ = call(capsys, "check", *FILES, "--ordinal", order)
+    assert code == 0
+    assert "ordered: red, blue, green" in out
+    # Declared as they are, levels and bounds need no row at dp.
+    private = ("--privacy", "dp(8)", "--seeded-noise", "--force")
+    bounds = ("--ranges", "size=-3:8", "--ranges", "weight=-3:8")
+    assert call(capsys, *words, order, *private, *bounds)[0] == 0
+
+
+def test_a_robust_scale(here, capsys):
+    folder, kinds = here
+    text = (folder / "west.csv").read_text().splitlines()
+    size, rest = text[1].split(",", 1)
+    (folder / "west.csv").write_text("\n".join([text[0], f"9e5,{rest}", *text[2:]]))
+    words = ("run", *FILES, "--columns", "size,weight", "--out", "o")
+    for odd, line in (
+        (("--scale", "best"), "--scale best is unknown: choose minmax or robust"),
+        (("--scale", "robust", "--ranges", "size=0:1"), "both say how columns are"),
+        (("--scale", "robust", "--privacy", "dp(8)"), "needs public bounds"),
+    ):
+        code, _, err = call(capsys, *words, *odd)
+        assert code == 2
+        assert line in err
+    (folder / "run.toml").write_text('scale = "robust"\n')
+    assert call(capsys, *words, "--config", "run.toml")[0] == 0
+    result = json.loads((folder / "o" / "result.json").read_text())
+    assert result["parameters"]["scale"] == "robust"
+    assert result["scale"]["walls"]
+    assert max(result["scale"]["span"]) < 20
+    assert adjusted_rand(labels_in(folder / "o", "south"), kinds[1]) > 0.95
+    code, out, _ = call(capsys, "predict", "o", "west.csv")
+    assert code == 0
+    assert out == (folder / "o" / "labels" / "west.csv").read_text()
+    code, _, err = call(
+        capsys, "serve", "--out", "s", "--insecure", "--config", "run.toml"
+    )
+    assert code == 2
+    assert "scale robust is for runs on one machine so far" in err

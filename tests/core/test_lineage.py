@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afcl.core.lineage import Answered, Lineage, NumberedAnswer, succeeded
+from afcl.core.lineage import Answered, Lineage, succeeded
 from afcl.core.messages import Cells
 from afcl.core.protocol import Clustering
 from afcl.scale import Box
@@ -161,9 +160,31 @@ def test_forgetting_leaves_no_count_that_held_the_rows():
     assert (second.sizes, second.withdrawn) == ((100, 100, 100), False)
 
 
-@pytest.mark.parametrize("withdrawn", [False, True])
-def test_an_answer_survives_json(withdrawn):
+def test_the_last_answer_is_compared_by_its_centres_once_its_cells_are_forgotten():
     lineage = Lineage().followed(answer(FOUR), [100] * 4, ["x", "y"])
-    lineage = lineage.followed(answer([*FOUR[1:], (60, 60)]), [100] * 4, ["x", "y"])
-    newest = lineage.answers[-1].without("y") if withdrawn else lineage.answers[-1]
-    assert NumberedAnswer.read(json.loads(json.dumps(asdict(newest)))) == newest
+    assert lineage.last is not None
+    assert len(lineage.last.counts) == 16
+    rest = lineage.without("y")
+    assert rest.last is not None
+    assert rest.last.counts.tolist() == [1, 1, 1, 1]
+    after = rest.followed(answer([*FOUR[::-1], (60, 60)]), [100] * 5, ["x"]).answers[-1]
+    assert after.names == ("c3", "c2", "c1", "c0", "c4")
+    assert [str(change) for change in after.changes] == ["c4 is new"]
+    assert lineage.without("nobody").last is lineage.last
+
+
+@pytest.mark.parametrize("forgotten", ["", "y"])
+@pytest.mark.parametrize("centers", [False, True])
+def test_a_lineage_survives_its_parts(forgotten, centers):
+    lineage = Lineage()
+    for spots in (FOUR, [*FOUR[1:], (60, 60)]):
+        last = answer(spots) if centers else None
+        lineage = lineage.followed(last, [100] * 4, ["x", "y"])
+    lineage = lineage.without(forgotten)
+    described, arrays = lineage.parts()
+    again = Lineage.of_parts(json.loads(json.dumps(described)), arrays)
+    assert (again.answers, again.used) == (lineage.answers, lineage.used)
+    assert (again.last is None) == (not centers)
+    if again.last is not None and lineage.last is not None:
+        np.testing.assert_array_equal(again.last.means, lineage.last.means)
+        assert again.last.columns == lineage.last.columns

@@ -197,12 +197,16 @@ def port_is_free(port: int) -> bool:
 def test_sites_that_do_not_fit(tmp_path: Path, party: Start):
     write_sites(tmp_path, 4)
     frame = pl.read_csv(tmp_path / "2.csv")
-    frame.rename({"weight": "Weight"}).write_csv(tmp_path / "2.csv")
+    frame.rename({"weight": "we_ight"}).write_csv(tmp_path / "2.csv")
     port = free_port()
     # What a site can see by itself it says before anything is sent.
     bad = pl.read_csv(tmp_path / "3.csv")
     for name, rows, line in (
-        ("text", bad.with_columns(weight=pl.lit("heavy")), "text"),
+        (
+            "text",
+            bad.with_columns(weight=pl.Series(["1", "2", "heavy"] * 999)[: bad.height]),
+            "text",
+        ),
         ("nan", bad.with_columns(weight=pl.lit(None, pl.Float64)), "missing"),
         ("none", bad.head(0), "rows"),
     ):
@@ -224,7 +228,7 @@ def test_sites_that_do_not_fit(tmp_path: Path, party: Start):
     server.says("agreed")
     other = join(party, port, 3, "--insecure", "--unit", "height=cm")
     lacking = join(party, port, 2, "--insecure")
-    assert "'Weight'" in lacking.ends(2)
+    assert "'we_ight'" in lacking.ends(2)
     assert "cm" in other.ends(2)
     for site in sites:
         site.ends(0)

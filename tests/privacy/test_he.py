@@ -44,8 +44,9 @@ from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
-from afcl.runtime.live.member import MEMORY, answer
+from afcl.runtime.live.member import answer
 from afcl.runtime.live.membership import Membership, keep_membership
+from afcl.runtime.live.take_home import MEMORY
 from afcl.runtime.schedule import EventClock, Schedule
 from afcl.runtime.simulate import simulate
 from afcl.runtime.transport import Reply

@@ -186,6 +186,25 @@ def to_lines(events: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(event) + "\n" for event in events)
 
 
+def history_of_answers(n: int) -> list[dict[str, Any]]:
+    """Answers of four clusters; every second one has a fifth."""
+    history = []
+    for number in range(1, n + 1):
+        k = 4 + (number % 2 == 0)
+        change = "c4 is new" if k == 5 else "c4 is gone"
+        history.append(
+            {
+                "number": number,
+                "clients": names_of(4),
+                "names": [f"c{i}" for i in range(k)],
+                "sizes": [100] * k,
+                "changes": [change] if number > 1 else [],
+                "withdrawn": False,
+            }
+        )
+    return history
+
+
 def write_run(
     folder: Path,
     result: dict[str, Any] | None = None,
@@ -261,6 +280,11 @@ def scenarios(folder: Path) -> dict[str, Path]:
         ),
         "site": write_run(
             folder / "site", site, site={"name": "site-0", "state": "done"}
+        ),
+        "standing": write_run(
+            folder / "standing",
+            result_of(k=4, history=history_of_answers(30)),
+            events_of(k=4),
         ),
         "waiting": write_run(folder / "waiting", None, None, plan=plan),
     }

@@ -294,7 +294,9 @@ def test_columns_of_most_sites_in_the_order_of_the_one_that_has_most():
     assert agreement is not None
     assert agreement.columns == ("c", "a", "b")
     assert list(agreement.rows) == ["b", "c"]
-    assert refusals == {"a": "a lacks column 'a': add it"}
+    assert refusals == {
+        "a": "a lacks column 'a': add it, or join with --missing impute"
+    }
 
 
 def test_half_of_the_sites_are_not_most():
@@ -310,9 +312,9 @@ def test_what_the_first_site_lacks_follows_in_the_order_of_the_next():
 
     assert agreement is None
     assert refusals == {
-        "a": "a lacks column 'z': add it",
-        "b": "b lacks column 'y': add it",
-        "c": "c lacks column 'x': add it",
+        "a": "a lacks column 'z': add it, or join with --missing impute",
+        "b": "b lacks column 'y': add it, or join with --missing impute",
+        "c": "c lacks column 'x': add it, or join with --missing impute",
     }
     assert notes == ["no site has all of 'x', 'y', 'z': name the columns to use"]
 
@@ -329,7 +331,39 @@ def test_named_columns_are_taken_as_they_are():
     assert set(refusals) == {"a", "b"}
 
 
-@pytest.mark.parametrize("own", ["Age", "AGE", "a_ge", "a-ge", "age_"])
+@pytest.mark.parametrize("own", ["Age", "AGE", "a ge", " age"])
+def test_case_and_white_space_do_not_matter(own):
+    other = replace(site("site-b"), columns=(own, "height"))
+
+    agreement, notes = accepted(
+        AgreementRequest(), site("site-a"), other, site("site-c")
+    )
+
+    assert agreement.columns == ("age", "height")
+    assert notes == [f"site-b: {own!r} is 'age'"]
+    assert admit(agreement, AgreementRequest(), other) == (None, notes)
+
+
+def test_a_column_goes_by_the_name_that_is_asked_for():
+    asked = AgreementRequest(columns=("AGE",))
+
+    agreement, notes = accepted(asked, site("a"), site("b"), site("c", "AGE"))
+
+    assert agreement.columns == ("AGE",)
+    assert "a: 'age' is 'AGE'" in notes
+
+
+def test_two_columns_that_might_be_meant_are_what_they_are():
+    both = site("b", "age Age")
+
+    agreement, _ = accepted(AgreementRequest(), site("a", "age"), both)
+
+    assert agreement.columns == ("age",)
+    _, refusals, _ = settle(AgreementRequest(columns=("AGE",)), [site("a"), both])
+    assert refusals["b"] == "b lacks column 'AGE' (it has 'age'): rename it"
+
+
+@pytest.mark.parametrize("own", ["a_ge", "a-ge", "age_"])
 def test_a_similar_name_is_suggested(own):
     _, refusals, _ = settle(
         AgreementRequest(),
@@ -344,12 +378,12 @@ def test_a_similar_name_is_suggested(own):
 def test_spaces_and_composed_characters_are_similar_too():
     columns = ("body weight", "taille é")
     said = Announcement(
-        "b", 9, ("bodyweight", "taille e\u0301"), ("", ""), NONE, NONE, NONE
+        "b", 9, ("body_weight", "taille e\u0301"), ("", ""), NONE, NONE, NONE
     )
 
     _, refusals, _ = settle(AgreementRequest(columns=columns, scale=None), [said])
 
-    assert refusals["b"].startswith("b lacks columns 'body weight' (it has 'bodyw")
+    assert refusals["b"].startswith("b lacks columns 'body weight' (it has 'body_")
     assert refusals["b"].endswith(": rename them")
 
 
@@ -364,9 +398,9 @@ def test_an_agreed_column_is_not_suggested():
 def test_several_missing_columns_are_named():
     asked = AgreementRequest(columns=("age", "height", "weight"))
 
-    _, refusals, _ = settle(asked, [site("b", "Age weight")])
+    _, refusals, _ = settle(asked, [site("b", "a_ge weight")])
 
-    line = "b lacks columns 'age' (it has 'Age'), 'height': rename or add them"
+    line = "b lacks columns 'age' (it has 'a_ge'), 'height': rename or add them"
     assert refusals == {"b": line}
 
 
@@ -404,9 +438,9 @@ def test_no_common_column():
 
 
 def test_columns_that_differ_only_in_writing_are_noted():
-    _, notes = accepted(AgreementRequest(), site("a", "x Age"), site("b", "x age"))
+    _, notes = accepted(AgreementRequest(), site("a", "x a_ge"), site("b", "x age"))
 
-    assert notes[0] == "not used, as sites write it differently: 'Age', 'age'"
+    assert notes[0] == "not used, as sites write it differently: 'a_ge', 'age'"
 
 
 def test_nobody_is_there():
@@ -789,8 +823,8 @@ SETTLED, _ = accepted(
             "new has 9 rows, a site needs at least 10: add rows or leave the site out",
         ),
         (
-            site("new", "age Weight"),
-            "new lacks column 'weight' (it has 'Weight'): rename it",
+            site("new", "age wei_ght"),
+            "new lacks column 'weight' (it has 'wei_ght'): rename it",
         ),
         (
             site("new", "age weight", age="d"),
@@ -926,7 +960,7 @@ def test_every_site_is_accepted_or_refused(federation):
     assert rows
     for said in (said for said in sites if said.name in rows):
         assert said.n_rows == rows[said.name] >= max(asked.min_rows, 1)
-        places = select(agreement.columns, said.columns)
+        places = select(agreement.columns, said.under(agreement.columns).columns)
         assert all(agreement.box.low <= said.low[places])
         assert all(agreement.box.scale(said.high[places]) <= 1)
         for place, unit in zip(places, agreement.units, strict=True):

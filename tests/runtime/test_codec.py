@@ -255,7 +255,7 @@ def test_the_layout_is_the_documented_one():
     data = encode(Update(np.array([1.5])))
     magic, version, length = HEAD.unpack_from(data)
 
-    assert (magic, version) == (b"AFCL", 4)
+    assert (magic, version) == (b"AFCL", 5)
     assert json.loads(data[HEAD.size : HEAD.size + length])["type"] == "Update"
     assert data[HEAD.size + length :] == struct.pack("<d", 1.5)
 

@@ -513,7 +513,7 @@ def test_a_refused_site_mends_its_file_and_comes_back(tmp_path):
     home = folders[103]
     good = open_membership(home)
     rows = pl.DataFrame(tables[3], schema=list(COLUMNS))
-    rows.rename({"weight": "Weight"}).write_csv(home / "rows.csv")
+    rows.rename({"weight": "we_ight"}).write_csv(home / "rows.csv")
     folder = plan(tmp_path / "run", min_clients=3)
 
     class Mended(ListEngine):

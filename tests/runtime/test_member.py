@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import threading
 from dataclasses import replace
@@ -23,9 +24,11 @@ from afcl.core.refine import coarse
 from afcl.core.tasks import COUNT, Question, Task
 from afcl.core.terms import (
     Answer,
+    Aside,
     AskAnnouncement,
     AskHello,
     AskStep,
+    Category,
     Finish,
     Terms,
 )
@@ -33,6 +36,7 @@ from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy.ledger import Ledger
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live import member as member_module
+from afcl.runtime.live.level_names import hashed
 from afcl.runtime.live.member import LEDGER, answer
 from afcl.runtime.live.membership import Membership, keep_membership, open_membership
 from afcl.runtime.live.views import VIEWS, home_folder
@@ -463,11 +467,128 @@ def test_gaps_are_filled_before_anything_is_said(sites, missing):
     ).tolist()
 
 
-def test_texts_are_not_for_machines_that_are_apart(sites):
-    rows = pl.DataFrame({"u": range(20), "colour": ["red", "blue"] * 10})
-    rows.write_csv(sites.folder / "texts.csv")
-    folder = sites.join("run", data=str(sites.folder / "texts.csv"))
-    with pytest.raises(
-        InputError, match="column 'colour', row 1 is 'red', not a number"
-    ):
+@pytest.fixture
+def mixed(sites):
+    """Twenty rows, half of them red, one green, the others blue."""
+    colours = ["red", "blue"] * 9 + ["Red ", "green"]
+    table = {"u": range(20), "colour": colours, "code": [1, 2] * 10}
+    pl.DataFrame(table).write_csv(sites.folder / "texts.csv")
+    return str(sites.folder / "texts.csv")
+
+
+def test_a_site_names_levels_that_enough_of_its_rows_have(sites, mixed):
+    folder = sites.join("run", data=mixed)
+    said = ask(folder, AskAnnouncement("run", True))
+    assert said.columns == ("u", "colour", "code")
+    assert said.categories == (Category("colour", ("blue", "red")),)
+    assert np.isnan(said.low).tolist() == [False, True, False]
+    assert (said.high[0], said.middle[0]) == (19.0, 9.5)
+
+
+def test_codes_are_categories_if_the_coordinator_says_so(sites, mixed):
+    folder = sites.join("run", data=mixed)
+    asked = (Category("Code"), Category("colour", ("red", "pink")), Category("other"))
+    said = ask(folder, AskAnnouncement("run", True, categories=asked))
+    assert said.categories == (Category("colour"), Category("code", ("1", "2")))
+    assert np.isnan(said.low).tolist() == [False, True, True]
+    with pytest.raises(RejectedMessage, match="in another way before"):
         ask(folder, AskAnnouncement("run", True))
+
+
+def test_a_site_may_declare_which_levels_are_told(sites, mixed):
+    allowed = {"colour": ("red", "pink"), "code": ()}
+    folder = sites.join("run", data=mixed, categories=allowed)
+    said = ask(folder, AskAnnouncement("run", True))
+    assert said.categories == (
+        Category("colour", ("red", "pink")),
+        Category("code", ("1", "2")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "asked"),
+    [({"privacy": "secure"}, "clear"), ({}, "hashed"), ({"names_key": "key"}, "clear")],
+)
+def test_names_are_hashed_if_either_side_wants_it(sites, mixed, own, asked):
+    (sites.folder / "key").write_bytes(b"secret")
+    if "names_key" in own:
+        own = {"names_key": str(sites.folder / "key")}
+    folder = sites.join("run", data=mixed, **own)
+    said = ask(folder, AskAnnouncement("run", True, 5, names=asked))
+    (colour,) = said.categories
+    assert colour.hashed
+    assert all(re.fullmatch("#[0-9a-f]{8}", level) for level in colour.levels)
+    key = b"secret" if own.get("names_key") else b"public"
+    assert set(colour.levels) == {hashed(c, "colour", key) for c in ("red", "blue")}
+    assert (said.names_key == "public") == ("names_key" not in own)
+
+
+def test_names_travel_in_known_ways_only(sites, mixed):
+    with pytest.raises(RejectedMessage, match="as one of clear, hashed, declared"):
+        ask(sites.join("run", data=mixed), AskAnnouncement("run", True, names="all"))
+
+
+def test_with_noise_rows_do_not_tell_levels(sites, mixed):
+    folder = sites.join("run", data=mixed, privacy="dp(1)")
+    said = ask(folder, AskAnnouncement("run", False))
+    assert said.categories == (Category("colour"),)
+    told = sites.join("told", data=mixed, categories={"colour": ("red", "blue")})
+    said = ask(told, AskAnnouncement("told", False, names="declared"))
+    assert said.categories == (Category("colour", ("red", "blue")),)
+
+
+def test_a_rare_level_takes_part_if_others_have_named_it(sites, mixed):
+    """`green` has one row here; `pink` none, and `blue` is not among the agreed."""
+    folder = sites.join("run", data=mixed)
+    agreed = (Category("colour", ("green", "pink", "red")),)
+    columns = ("u", "colour=green", "colour=pink", "colour=red")
+    box = Box(np.zeros(4), np.ones(4))
+    asked = terms(columns=columns, box=box, categories=agreed)
+    cells = ask(folder, AskHello(asked)).payload
+    sums = (cells.counts[:, None] * cells.means).sum(axis=0)
+    assert sums.round(6).tolist() == [190.0, 1.0, 0.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "agreed", "text"),
+    [
+        (("u", "colour"), None, "categories here, and no numbers: 'colour'"),
+        (("u", "colour=a"), (Category("colour", ("b",)),), "not those of the categ"),
+        (("u", "x=a"), (Category("x", ("a",)),), "lacks 'x': join with --missing imp"),
+        ((), None, "not those of the categories"),
+    ],
+)
+def test_terms_that_do_not_fit_a_site_s_columns(sites, mixed, columns, agreed, text):
+    folder = sites.join("run", data=mixed)
+    box = Box(np.zeros(len(columns)), np.ones(len(columns)))
+    asked = terms(columns=columns, box=box, categories=agreed)
+    with pytest.raises(RejectedMessage, match=text):
+        ask(folder, AskHello(asked))
+
+
+def test_streamed_rows_have_no_categories(sites, mixed):
+    folder = sites.join("run", data=mixed, stream=True)
+    with pytest.raises(InputError, match=r"categories \(colour\) need all rows in mem"):
+        ask(folder, AskAnnouncement("run", True))
+
+
+def test_a_column_without_any_value_is_not_announced(sites):
+    rows = pl.DataFrame({"u": range(20), "v": pl.Series([None] * 20, dtype=pl.Float64)})
+    rows.write_csv(sites.folder / "empty.csv")
+    data = str(sites.folder / "empty.csv")
+    said = ask(
+        sites.join("run", data=data, missing="impute", units={"v": "kg"}),
+        AskAnnouncement("run", True),
+    )
+    assert said.columns == ("u",)
+    assert said.may_lack
+
+
+def test_a_site_whose_rows_would_all_be_guesses_takes_no_part(sites):
+    """Of two columns one is not there: nobody can tell where such a row lies."""
+    pl.DataFrame({"u": X[:, 0]}).write_csv(sites.folder / "half.csv")
+    folder = sites.join("run", data=str(sites.folder / "half.csv"), missing="impute")
+    assert ask(folder, AskHello(terms())) == Aside("run")
+    first, second = open_membership(folder).notes
+    assert first == "site-0: what is usual at the others stands for 'v'"
+    assert "0 rows whose gaps can be filled, fewer than 5: it takes no" in second

@@ -21,6 +21,7 @@ from afcl.cli.run import run
 from afcl.cli.serve import enrol, serve
 from afcl.cli.service import OTHERS_WORDS, service
 from afcl.cli.stamps import stamped_lines
+from afcl.cli.standing import forget, renew
 from afcl.cli.status import status
 from afcl.exceptions import AfclError, Interrupted
 
@@ -44,7 +45,7 @@ app.command()(audit)
 app.command()(report)
 app.command()(dashboard)
 app.command(context_settings=PASS_ON, add_help_option=False)(plot)
-for command in (serve, join, status, log, keygen, enrol):
+for command in (serve, join, status, log, renew, forget, keygen, enrol):
     app.command()(command)
 app.command(context_settings=OTHERS_WORDS)(service)
 app.command(context_settings=PASS_ON, add_help_option=False)(bench)

@@ -24,6 +24,7 @@ from afcl.cli.tables import (
     IdColumn,
     Null,
     NumericOnly,
+    Ordinal,
     Separator,
     split_lists,
     table_options,
@@ -68,6 +69,7 @@ def check(
     numeric_only: NumericOnly = None,
     id: IdColumn = None,
     category: Category = [],
+    ordinal: Ordinal = [],
     date: Date = [],
     separator: Separator = None,
     decimal: Decimal = None,
@@ -95,8 +97,8 @@ def check(
     options = table_options({**typed, "missing": "available"})
     places, notes = site_places(sites or [], folders)
     read = open_sites(places, **options, min_rows=0, whole="afcl check")
-    found = find_suspicions(read, typed["date"], thorough=True)
-    contents = site_contents(read, typed["date"])
+    found = find_suspicions(read, read.dates, thorough=True)
+    contents = site_contents(read, read.dates)
     notes = [*notes, *read.notes]
     if as_json:
         typer.echo(_as_json(contents, notes, found))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Where and how the run is served, in its folder.
 SERVED = "serve.json"
 #: Flags that are called otherwise than their settings; the first says the opposite.
-_FLAGS = {"allow_one": "at-least-two", "units": "unit"}
+_FLAGS = {"allow_one": "at-least-two", "units": "unit", "stays": "stay"}
 
 
 @dataclass(frozen=True)

@@ -83,8 +83,8 @@ def execute(
             clock=time.time,
         )
     result = results.describe_simulated(outcome, names, sites.columns, parameters)
-    result["features"] = [asdict(feature) for feature in sites.features]
-    result["dates"] = list(parameters["date"])
+    result["features"] = results.describe_features(sites.features, result)
+    result["dates"] = list(sites.dates)
     result["suspicions"] = [asdict(found) for found in suspicions]
     if spec.noisy and spec.secret is None:
         result["note"] = f"{result.get('note', '')} {NOT_A_GUARANTEE}".strip()

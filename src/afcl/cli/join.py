@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from afcl.cli.config import ConfigFile
-from afcl.cli.settings import EngineName, Insecure, Stream
+from afcl.cli.settings import MISSING, EngineName, Insecure, Stream
 from afcl.cli.tables import (
+    Category,
     Columns,
+    Date,
     Decimal,
     Drop,
     Encoding,
@@ -22,6 +24,7 @@ from afcl.cli.tables import (
     Null,
     NumericOnly,
     Separator,
+    categories,
     items,
 )
 from afcl.cli.waiting import Waiting
@@ -113,6 +116,22 @@ Members = Annotated[
         metavar="FILE",
     ),
 ]
+Stay = Annotated[
+    bool,
+    typer.Option(
+        "--stay",
+        help="Stay for answer after answer (a coordinator's --standing), with the rows "
+        "that are in the file then; --runs bounds how many.",
+    ),
+]
+NamesKey = Annotated[
+    Path | None,
+    typer.Option(
+        help="A secret that the sites share and the coordinator does not have (a file "
+        "of any bytes): names of levels of categories travel as hashes under it.",
+        metavar="FILE",
+    ),
+]
 Port = Annotated[
     int | None,
     typer.Option(help="Port for the engine on this machine (a free one)."),
@@ -154,9 +173,10 @@ def join(
     drop: Drop = [],
     numeric_only: NumericOnly = None,
     id: IdColumn = None,
-    missing: Annotated[
-        str, typer.Option(help="Missing values: error or drop.")
-    ] = "error",
+    missing: Annotated[str, typer.Option(help=MISSING)] = "error",
+    category: Category = [],
+    date: Date = [],
+    names_key: NamesKey = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -177,6 +197,7 @@ def join(
     dataset: DataSetName = "",
     changed: Changed = False,
     members: Members = None,
+    stay: Stay = False,
     stream: Stream = None,
     port: Port = None,
     wait: Wait = None,
@@ -196,6 +217,11 @@ def join(
     from afcl.runtime.live.membership import Membership
 
     _check_keys(insecure, ca, key, members)
+    if stay and runs < 2 and budget is None:
+        raise InputError(
+            "--stay is for many answers: say with --runs in how many of them something "
+            "new may be said of these rows (at dp with --budget)"
+        )
     asked = Membership(
         data=str(data.resolve()),
         name=name,
@@ -203,6 +229,9 @@ def join(
         drop=items("--drop", drop),
         missing=missing,
         numeric_only=bool(numeric_only),
+        categories=categories(items("--category", category)),
+        date=items("--date", date),
+        names_key=_names_key(names_key),
         separator=separator,
         decimal=decimal,
         encoding=encoding,
@@ -220,7 +249,8 @@ def join(
         home=_resolved(home),
         ledger=_resolved(ledger),
         dataset=dataset,
-        changed=changed,
+        changed=changed or stay,
+        stays=stay,
         stream=stream,
         key="" if insecure else _resolved(key),
         members=_resolved(members),
@@ -234,6 +264,14 @@ def join(
 
 def _resolved(path: Path | None) -> str:
     return "" if path is None else str(path.resolve())
+
+
+def _names_key(path: Path | None) -> str:
+    from afcl.runtime.live.level_names import names_key
+
+    resolved = _resolved(path)
+    names_key(resolved)
+    return resolved
 
 
 def _check_keys(
@@ -259,9 +297,12 @@ def _check_keys(
 
 def _enter(out: Path, asked: Membership, insecure: bool) -> bool:
     """Keep what the site asks for in its folder; False if it has its result."""
+    from afcl.data.spelling import by_column
     from afcl.runtime.live.membership import DONE, keep_membership
 
-    for note in asked.open().notes:
+    opened = asked.open()
+    asked = replace(asked, units=by_column("--unit", asked.units, opened.columns))
+    for note in opened.notes:
         print(f"note: {note}", file=sys.stderr)
     member = _come_back(out, asked)
     if member.state == DONE:
@@ -318,6 +359,9 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         steps=before.steps,
         summed=before.summed,
         met=before.met,
+        begun=before.begun,
+        answered=before.answered,
+        notes=before.notes,
         state=before.state,
         reason=before.reason,
     )
@@ -365,7 +409,7 @@ def _watch(out: Path, node: Node, waiting: Waiting) -> None:
     from afcl.runtime.live.membership import DONE, REFUSED, open_membership
     from afcl.runtime.live.trouble import read_trouble
 
-    state, known, met = "", read_trouble(out), 0
+    state, known, met, noted, answered = "", read_trouble(out), 0, 0, 0
     while state != DONE:
         member, trouble = open_membership(out), read_trouble(out)
         if trouble != known:
@@ -374,9 +418,16 @@ def _watch(out: Path, node: Node, waiting: Waiting) -> None:
         if member.state != state:
             state = member.state
             typer.echo(f"{member.name}: {state}")
+        if member.answered > answered:
+            answered = member.answered
+            write_at_the_end(out)
+            typer.echo(f"{member.name}: labels of answer {answered} are in {out}")
         for mark in member.met[met:]:
             typer.echo(f"{member.name}: summed with the members {mark}")
         met = len(member.met)
+        for note in member.notes[noted:]:
+            print(f"note: {note}", file=sys.stderr)
+        noted = len(member.notes)
         if state == REFUSED:
             write_at_the_end(out)
             raise InputError(f"{member.name} was refused: {member.reason}")

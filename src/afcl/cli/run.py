@@ -22,6 +22,7 @@ from afcl.cli.settings import (
     SeededNoise,
     Stream,
     bounds,
+    scale_of,
     settings,
 )
 from afcl.cli.tables import (
@@ -36,6 +37,7 @@ from afcl.cli.tables import (
     IdColumn,
     Null,
     NumericOnly,
+    Ordinal,
     Separator,
     table_options,
 )
@@ -79,6 +81,13 @@ Bounds = Annotated[
         help="Public bounds instead of min-max: COLUMN=LOW:HIGH; all columns."
     ),
 ]
+ScaleName = Annotated[
+    str | None,
+    typer.Option(
+        help="How columns are scaled: minmax (by extremes), or robust (by quantiles; "
+        "a few far values count as just outside)."
+    ),
+]
 Missing = Annotated[str | None, typer.Option(help=MISSING)]
 Seeds = Annotated[int | None, typer.Option(help="Seeds to start from (auto).")]
 Most = Annotated[
@@ -118,12 +127,14 @@ def run(
     cohort: Cohort = None,
     holders: Holders = None,
     ranges: Bounds = [],
+    scale: ScaleName = None,
     seed: Seed = None,
     columns: Columns = [],
     drop: Drop = [],
     numeric_only: NumericOnly = None,
     id: IdColumn = None,
     category: Category = [],
+    ordinal: Ordinal = [],
     date: Date = [],
     missing: Missing = None,
     separator: Separator = None,
@@ -193,11 +204,12 @@ def cluster_files(
 
     method, options, level = chosen_method(chosen)
     public = bounds(chosen["ranges"])
+    scale: Any = scale_of(chosen["scale"], chosen["ranges"])
     places, notes = site_places(paths, folders)
     asked = options
     options, reason = at_default_level(method, asked, len(places))
     level = options["privacy"] if reason else level
-    requirements(method, method.parameters(**options), public or "minmax", len(places))
+    requirements(method, method.parameters(**options), public or scale, len(places))
     least = 1
     if level not in ("exact", "affine", "rival"):
         least = max(chosen["min_cell"], parse_level(level).group)
@@ -216,8 +228,10 @@ def cluster_files(
         options, reason = at_default_level(method, asked, max(1, enough))
         level = options["privacy"]
     check_levels(sites.features, chosen, level)
+    if public is not None:
+        scale = in_order(public, sites.columns, sites.features)
     as_schedule(chosen["participation"]).bind(len(sites.tables), chosen["seed"])
-    found = find_suspicions(sites, chosen["date"])
+    found = find_suspicions(sites, sites.dates)
     if strict:
         refuse(found)
     parameters = {**chosen, "privacy": level}
@@ -239,9 +253,6 @@ def cluster_files(
         small = too_small(sizes, chosen["min_cell"], level)
         if small is not None:
             print(f"warning: {small}", file=sys.stderr)
-    scale: Any = "minmax"
-    if public is not None:
-        scale = in_order(public, sites.columns, sites.features)
     # Where the rows must not tell anything, what was found in them is for the eyes of
     # their owners only.
     told = () if _is_private(level) else found
@@ -271,12 +282,18 @@ def check_levels(
 ) -> None:
     """Refuse levels that were taken from the rows, where these must not tell them."""
     from afcl.cli.tables import categories
+    from afcl.data.spelling import name_key
     from afcl.exceptions import InputError
 
     if not _is_private(level):
         return
-    declared = categories(chosen["category"])
-    found = [each.name for each in features if not declared.get(each.name)]
+    named = categories(chosen["category"])
+    declared = {name_key(name) for name, levels in named.items() if levels}
+    found = [
+        each.name
+        for each in features
+        if not each.ordered and name_key(each.name) not in declared
+    ]
     if found:
         raise InputError(
             f"at {level} the levels of {found[0]} must not come from the rows: give "
@@ -290,19 +307,16 @@ def in_order(
     features: Sequence[Feature] = (),
 ) -> tuple[list[float], list[float]]:
     """Return the bounds of every column, low and high; categories have their own."""
-    from afcl.data.features import WIDTH
+    from afcl.data.spelling import by_column
     from afcl.exceptions import InputError
 
-    of_categories = {name for each in features for name in each.columns}
-    public = {**public, **dict.fromkeys(of_categories, (0.0, WIDTH))}
+    own = {name: (0.0, each.high) for each in features for name in each.columns}
+    public = {**by_column("--ranges", public, columns), **own}
     lacking = [name for name in columns if name not in public]
-    unknown = [name for name in public if name not in columns]
     if lacking:
         raise InputError(
             f"--ranges: give bounds for {lacking[0]} too, or for no column"
         )
-    if unknown:
-        raise InputError(f"--ranges: no column {unknown[0]} in the files")
     pairs = [public[name] for name in columns]
     return [low for low, _ in pairs], [high for _, high in pairs]
 

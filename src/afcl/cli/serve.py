@@ -26,7 +26,18 @@ from afcl.cli.settings import (
     bounds,
     completed,
     given,
+    scale_of,
 )
+from afcl.cli.standing import (
+    Every,
+    ForgetAfter,
+    Look,
+    MostAnswers,
+    Standings,
+    Stands,
+    standing_of,
+)
+from afcl.cli.tables import Category, categories
 from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
@@ -137,9 +148,15 @@ def serve(
     columns: Annotated[
         list[str], typer.Option(help="Use exactly these columns; repeat.")
     ] = [],
+    category: Category = [],
     patience: Patience = None,
     linger: Linger = None,
     max_rows: MaxRows = None,
+    stands: Stands = False,
+    every: Every = 0.0,
+    forget_after: ForgetAfter = 604800.0,
+    answers: MostAnswers = 0,
+    look: Look = 60.0,
     min_cell: Annotated[
         int | None, typer.Option(help="Smallest group of rows (5).")
     ] = None,
@@ -176,13 +193,20 @@ def serve(
         "granularity": granularity,
         "seed": seed,
         "columns": tuple(columns),
+        "category": tuple(category),
     }
     said = given(config, flags, alone=False)
+    standing = standing_of(stands, every, forget_after, answers, look)
     if resume is not None or (folder / PLAN).exists():
         plan = RunPlan.read(folder)
         fixed = {"min_clients": min_clients, "max_rows": max_rows}
         refuse_changes(plan, said, ranges, fixed)
-        if (folder / RESULT).is_file():
+        if standing is not None and standing != plan.standing:
+            raise InputError(
+                "how a begun run goes on (--standing and what belongs to it) cannot be "
+                "changed: leave it out, or begin another run with another --out"
+            )
+        if (folder / RESULT).is_file() and not _goes_on(folder, plan):
             typer.echo(f"{folder} is finished; nothing to resume.")
             return
         was = Served.read(folder)
@@ -192,6 +216,7 @@ def serve(
         plan = _new_plan(
             folder, completed(said), min_clients or LEAST, ranges, max_rows
         )
+        plan = replace(plan, standing=standing)
     served = served_now(was, host, port, tls, names, insecure, engine)
     waits: dict[str, Any] = {"patience": patience, "linger": linger}
     plan = replace(plan, **{k: v for k, v in waits.items() if v is not None})
@@ -205,6 +230,13 @@ def serve(
     plan.write(folder)
     served.write(folder)
     _coordinate(launcher, folder, plan, served.host, served.port, certificates)
+
+
+def _goes_on(folder: Path, plan: RunPlan) -> bool:
+    """Whether there will be a further answer."""
+    from afcl.runtime.live.numbered import OVER, State
+
+    return plan.standing is not None and State.read(folder).stage != OVER
 
 
 def _new_plan(
@@ -221,6 +253,7 @@ def _new_plan(
     from afcl.privacy import EXACT_WARNING
     from afcl.runtime.live.server import RunPlan
 
+    scale_of(chosen["scale"], ranges or chosen["ranges"], live=True)
     method, options, level = chosen_method(chosen)
     options, reason = at_default_level(method, options, min_clients, live=True)
     parameters = {**chosen, "privacy": level}
@@ -239,6 +272,7 @@ def _new_plan(
         chosen["columns"],
         bounds(ranges or chosen["ranges"]),
         parameters=parameters,
+        categories=categories(chosen["category"]),
     )
     if max_rows is not None:
         plan = replace(plan, max_rows=max_rows)
@@ -271,7 +305,7 @@ def _coordinate(
     try:
         with ended_by_signals(), launcher.serve(folder, host, port, tls) as server:
             _say_welcome(host, port, tls, plan)
-            _watch(folder, server, keys=tls is not None)
+            _watch(folder, plan, server, keys=tls is not None)
     except (KeyboardInterrupt, Ended):
         text = f"stopped; 'afcl serve --resume {folder}' goes on"
         raise Interrupted(text) from None
@@ -283,8 +317,8 @@ def _coordinate(
     _echo(trust_in_words(result))
 
 
-def _watch(folder: Path, server: Server, keys: bool) -> None:
-    """Have the run served; say what is new in it until there is a result."""
+def _watch(folder: Path, plan: RunPlan, server: Server, keys: bool) -> None:
+    """Have the run served; say what is new in it until its last result is there."""
     from afcl.cli.report import write_at_the_end
     from afcl.cli.status import RunLog
     from afcl.runtime.live.server import read_failure
@@ -292,8 +326,9 @@ def _watch(folder: Path, server: Server, keys: bool) -> None:
 
     known = _enrol_new(folder, server, set()) if keys else set()
     server.begin()
-    log, looked = RunLog(folder), time.monotonic()
-    while not (folder / RESULT).is_file():
+    looked, stands = time.monotonic(), plan.standing is not None
+    log = Standings(folder) if stands else RunLog(folder)
+    while _goes_on(folder, plan) if stands else not (folder / RESULT).is_file():
         _echo(log.new_lines())
         failure = read_failure(folder)
         if failure is not None:
@@ -307,7 +342,7 @@ def _watch(folder: Path, server: Server, keys: bool) -> None:
         if time.monotonic() - looked > LOOK:
             looked = time.monotonic()
             trouble = server.trouble()
-            if trouble is not None and not (folder / RESULT).is_file():
+            if trouble is not None and (stands or not (folder / RESULT).is_file()):
                 again = f"'afcl serve --resume {folder}'"
                 raise InputError(f"{trouble}: go on with {again}")
         if keys:

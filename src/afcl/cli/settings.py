@@ -80,6 +80,7 @@ DEFAULTS: dict[str, Any] = {
     "holders": 3,
     "max_cells": 1 << 20,
     "ranges": (),
+    "scale": "minmax",
     "seed": 0,
     "columns": (),
     "drop": (),
@@ -87,6 +88,7 @@ DEFAULTS: dict[str, Any] = {
     "numeric_only": False,
     "id": None,
     "category": (),
+    "ordinal": (),
     "date": (),
     "separator": None,
     "decimal": None,
@@ -102,6 +104,8 @@ DEFAULTS: dict[str, Any] = {
     "max_rounds": 100,
 }
 _LISTS = (*LISTS, "ranges")
+#: How columns are scaled where no bounds are given; the default first.
+SCALES = ("minmax", "robust")
 #: Numbers, or "auto": whatever there are.
 _COUNTS = ("n_seeds", "max_clusters")
 
@@ -189,6 +193,22 @@ def participation(value: Any) -> Any:
             "probability, or one per site parted by commas"
         ) from None
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def scale_of(name: str, ranges: Sequence[str], live: bool = False) -> str:
+    """Return the scale that columns are to have where no bounds are given."""
+    if name not in SCALES:
+        raise InputError(f"--scale {name} is unknown: choose {' or '.join(SCALES)}")
+    if name != SCALES[0] and ranges:
+        raise InputError(
+            f"--scale {name} and --ranges both say how columns are scaled: drop one"
+        )
+    if name != SCALES[0] and live:
+        raise InputError(
+            f"scale {name} is for runs on one machine so far: leave it out, or give "
+            "public bounds with --ranges"
+        )
+    return name
 
 
 def _listed(parts: Any) -> list[Any]:

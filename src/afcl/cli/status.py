@@ -29,10 +29,25 @@ def status(
     from afcl.runtime.live.server import RunPlan
 
     plan = RunPlan.read(folder)
+    if plan.standing is not None:
+        folder = _standing_of(folder)
     log = RunLog(folder)
     log.new_lines()
     for line in summary(log.history, plan, folder, time.time()):
         typer.echo(line)
+
+
+def _standing_of(folder: Path) -> Path:
+    """Tell how far a federation that goes on is; return its newest answer's folder."""
+    from afcl.cli.standing import history_lines, stage_line
+    from afcl.runtime.live.numbered import Answers, State
+    from afcl.runtime.live.staying import answer_folder
+
+    state = State.read(folder)
+    typer.echo(f"{folder}: {stage_line(state)}")
+    for line in history_lines(Answers.read(folder, state.newest)):
+        typer.echo(line)
+    return answer_folder(folder, state.number)
 
 
 class RunLog:

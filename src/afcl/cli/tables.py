@@ -68,7 +68,9 @@ Encoding = Annotated[
 Null = Annotated[
     list[str],
     typer.Option(
-        help="Further cells that mean no value: -999,k.A., or repeat.", metavar="CELLS"
+        help="Further cells that mean no value: -999,k.A., in one column chol=0, or "
+        "repeat.",
+        metavar="CELLS",
     ),
 ]
 Category = Annotated[
@@ -79,12 +81,20 @@ Category = Annotated[
         metavar="NAMES",
     ),
 ]
+Ordinal = Annotated[
+    list[str],
+    typer.Option(
+        help="Columns whose levels have an order, from the lowest on: "
+        "'severity=mild<moderate<severe'.",
+        metavar="LEVELS",
+    ),
+]
 Date = Annotated[
     list[str],
     typer.Option(help="Columns of dates, to count as days: a,b.", metavar="NAMES"),
 ]
 #: Options that are lists, parted by commas or repeated.
-LISTS = ("columns", "drop", "null", "category", "date")
+LISTS = ("columns", "drop", "null", "category", "ordinal", "date")
 
 
 def items(option: str, texts: Iterable[str]) -> tuple[str, ...]:
@@ -143,14 +153,30 @@ def categories(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return declared
 
 
+def ordinals(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return declared columns of ordered levels, the lowest first.
+
+    Examples
+    --------
+    >>> ordinals(["severity = mild<moderate < severe"])
+    {'severity': ('mild', 'moderate', 'severe')}
+    """
+    declared = {}
+    for text in texts:
+        name, _, levels = text.partition("=")
+        declared[name.strip()] = tuple(level.strip() for level in levels.split("<"))
+    return declared
+
+
 def table_options(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return what :func:`afcl.data.read_sites` is to be told.
 
     Parameters
     ----------
     chosen : mapping
-        `columns`, `drop`, `missing`, `numeric_only`, `id`, `category`, `date`,
-        `separator`, `decimal`, `encoding`, `null`; what is not there is as usual.
+        `columns`, `drop`, `missing`, `numeric_only`, `id`, `category`, `ordinal`,
+        `date`, `separator`, `decimal`, `encoding`, `null`; what is not there is as
+        usual.
     """
     from afcl.data.dialect import Dialect
 
@@ -161,6 +187,7 @@ def table_options(chosen: Mapping[str, Any]) -> dict[str, Any]:
         "numeric_only": bool(chosen.get("numeric_only")),
         "id_column": chosen.get("id"),
         "categories": categories(chosen.get("category", ())),
+        "ordinal": ordinals(chosen.get("ordinal", ())),
         "dates": chosen.get("date", ()),
         "dialect": Dialect(
             chosen.get("separator"),

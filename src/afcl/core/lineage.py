@@ -12,13 +12,13 @@ See docs/decisions/0039-clusters-keep-their-names.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from afcl._typing import Bools, Floats, Ints
+from afcl._typing import AnyArray, Bools, Floats, Ints
 from afcl.core.messages import Cells
 from afcl.core.protocol import Clustering
 from afcl.kernels import assign, sums
@@ -90,19 +90,25 @@ class Answered:
         labels: Ints = assign(points / self.span, self.centers / self.span)[0]
         return labels
 
+    def by_centers(self) -> Answered:
+        """Return the same without its cells: its clusters stand for them, alike."""
+        alike = np.ones(len(self.centers), dtype=np.int64)
+        return replace(
+            self, sizes=alike.astype(float), counts=alike, means=self.centers
+        )
+
     def only(self, columns: tuple[str, ...]) -> Answered:
         """Return the same in these columns alone."""
         if columns == self.columns:
             return self
         at = [self.columns.index(name) for name in columns]
-        return Answered(
-            columns,
-            self.centers[:, at],
-            self.spreads[:, at],
-            self.sizes,
-            self.span[at],
-            self.counts,
-            self.means[:, at],
+        return replace(
+            self,
+            columns=columns,
+            centers=self.centers[:, at],
+            spreads=self.spreads[:, at],
+            span=self.span[at],
+            means=self.means[:, at],
         )
 
 
@@ -135,6 +141,10 @@ class Change:
         """Return what was written as JSON, where tuples are lists."""
         before, after = tuple(fields["before"]), tuple(fields["after"])
         return cls(**{**fields, "before": before, "after": after})
+
+    def described(self) -> dict[str, Any]:
+        """Return it as JSON, in fields and in words."""
+        return {**asdict(self), "text": str(self)}
 
     def __str__(self) -> str:
         """Say it in words."""
@@ -344,22 +354,55 @@ class Lineage:
     used: int = 0
 
     def followed(
-        self, last: Answered | None, sizes: Sequence[int], clients: Sequence[str]
+        self,
+        last: Answered | None,
+        sizes: Sequence[int],
+        clients: Sequence[str],
+        number: int | None = None,
     ) -> Lineage:
-        """Return the lineage with one more answer."""
+        """Return the lineage with one more answer, of the next number unless given."""
         before = self.answers[-1] if self.answers else None
         changes: tuple[Change, ...] = ()
         if before is None or self.last is None or last is None:
             names = tuple(f"c{self.used + i}" for i in range(len(sizes)))
         else:
             names, changes = succeeded(self.last, before.names, last, self.used)
-        number = 1 if before is None else before.number + 1
+        if number is None:
+            number = 1 if before is None else before.number + 1
         known = {name for answer in self.answers for name in answer.names}
         answer = NumberedAnswer(number, tuple(clients), names, tuple(sizes), changes)
         used = self.used + len(set(names) - known)
         return Lineage((*self.answers, answer), last, used)
 
     def without(self, client: str) -> Lineage:
-        """Return the lineage when a client is forgotten."""
+        """Return the lineage when a client is forgotten.
+
+        If it took part in the last answer, only the centres of that one stay to be
+        compared with: its cells held the client's rows.
+        """
         answers = tuple(answer.without(client) for answer in self.answers)
-        return Lineage(answers, self.last, self.used)
+        last = self.last
+        if last is not None and answers != self.answers and answers[-1].withdrawn:
+            last = last.by_centers()
+        return Lineage(answers, last, self.used)
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        """Return it as JSON and arrays."""
+        kept = {} if self.last is None else asdict(self.last)
+        described = {
+            "answers": [asdict(answer) for answer in self.answers],
+            "used": self.used,
+            "columns": kept.pop("columns", None),
+        }
+        return described, kept
+
+    @classmethod
+    def of_parts(
+        cls, described: Mapping[str, Any], arrays: Mapping[str, AnyArray]
+    ) -> Lineage:
+        """Return what :meth:`parts` took apart."""
+        answers = tuple(NumberedAnswer.read(each) for each in described["answers"])
+        if described["columns"] is None:
+            return cls(answers, None, described["used"])
+        last = Answered(tuple(described["columns"]), **arrays)
+        return cls(answers, last, described["used"])

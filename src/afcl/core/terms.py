@@ -22,6 +22,12 @@ from afcl.texts import plain
 LONGEST_NAME = 200
 #: Longest options, as JSON: they are parsed at every site.
 LONGEST_OPTIONS = 1 << 16
+#: Most levels of a category.
+MOST_LEVELS = 1000
+#: How names of levels travel: as they are, as hashes, or only those that were declared
+#: and not found in rows; each reveals less than the one before.
+CLEAR, HASHED, DECLARED = "clear", "hashed", "declared"
+NAMES = (CLEAR, HASHED, DECLARED)
 
 
 def check_run(run: str) -> None:
@@ -34,10 +40,32 @@ def check_run(run: str) -> None:
 
 @payload
 @dataclass(frozen=True, slots=True)
+class Category:
+    """A column of kinds and the levels of it that count, in the order of their columns.
+
+    Reveals the names of levels, or if they are `hashed` what can be compared with them.
+    """
+
+    name: str
+    levels: tuple[str, ...] = ()
+    hashed: bool = False
+
+    def __post_init__(self) -> None:
+        refuse_unless(
+            len(self.levels) <= MOST_LEVELS
+            and all(len(text) <= LONGEST_NAME for text in (self.name, *self.levels)),
+            f"a category has at most {MOST_LEVELS} levels, named by at most "
+            f"{LONGEST_NAME} characters",
+        )
+
+
+@payload
+@dataclass(frozen=True, slots=True)
 class Terms:
     """The agreement: method and its options (JSON), root seed, box, rows in all.
 
     `columns` are the agreed ones by name and in order; none: all columns, as they are.
+    Those of `categories` are among them, one for every level (`colour=red`).
     """
 
     run: str
@@ -48,6 +76,7 @@ class Terms:
     box: Box
     n_rows: int
     columns: tuple[str, ...] = ()
+    categories: tuple[Category, ...] | None = None
 
     def __post_init__(self) -> None:
         check_run(self.run)
@@ -63,12 +92,14 @@ class Terms:
 class AskRanges:
     """Step 0: how many rows and features, and (if `extremes`) the column extremes.
 
-    With `group` above 1 they are those of the means of groups of so many rows.
+    With `group` above 1 they are those of the means of groups of so many rows. With
+    `quantiles` a few of these are asked for as well, always the same ones.
     """
 
     run: str
     extremes: bool
     group: int = 1
+    quantiles: bool | None = None
 
 
 @payload
@@ -96,13 +127,17 @@ class AskAnnouncement:
     """Asks a site who it is, for its columns and (if `extremes`) their ranges.
 
     With `group` above 1 these are of the means of groups of so many rows. An enrolled
-    site signs the `challenge`, so that nobody else can answer for it.
+    site signs the `challenge`, so that nobody else can answer for it. `categories` are
+    categories for everybody, with levels or without; `names` says how the names of
+    other levels travel.
     """
 
     run: str
     extremes: bool
     group: int = 1
     challenge: str = ""
+    categories: tuple[Category, ...] = ()
+    names: str = CLEAR
 
     def __post_init__(self) -> None:
         check_run(self.run)
@@ -207,6 +242,52 @@ class Finish:
 @dataclass(frozen=True, slots=True)
 class Noted:
     """A client has heard a refusal or the end; reveals nothing."""
+
+    run: str
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class AskNews:
+    """Asks a site that stays, between two answers, whether there is a reason for more.
+
+    With `over` there will be no further answer.
+    """
+
+    run: str
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        check_run(self.run)
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a site that stays says between two answers.
+
+    Reveals whether its rows have changed since the answer it took part in last, whose
+    number is `begun` (0: none), and nothing else of them.
+    """
+
+    run: str
+    name: str
+    begun: int
+    changed: bool
+
+    def __post_init__(self) -> None:
+        check_run(self.run)
+        object.__setattr__(self, "name", plain(self.name))
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Answers the first contact of a site that takes no part: it has too few rows.
+
+    Reveals that fewer than a cell of its rows can be described. At the end it hears the
+    answer like everybody else.
+    """
 
     run: str
 

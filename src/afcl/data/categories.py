@@ -3,22 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from afcl.data.cells import NotNumbers, OddCell
-from afcl.data.errors import fail, listed
-from afcl.data.features import Embedding, Feature, Texts, agree
+from afcl.data.errors import fail
+from afcl.data.features import MOST_LEVELS, Embedding, Feature, Texts, agree, level_key
 from afcl.data.sources import SiteFiles, texts_at
-
-
-def check_declared(option: str, names: Iterable[str], columns: Sequence[str]) -> None:
-    """Refuse what is declared of a column that is not in use."""
-    unknown = [name for name in names if name not in columns]
-    if unknown:
-        raise fail(
-            f"{option} names {unknown[0]!r}, which is no column in use; these are "
-            f"{listed(columns)}"
-        )
 
 
 def categories_in(
@@ -26,6 +16,7 @@ def categories_in(
     columns: tuple[str, ...],
     odd: Sequence[OddCell],
     declared: Mapping[str, tuple[str, ...]],
+    ordinal: Mapping[str, Feature],
     dates: Sequence[str],
     least: int,
 ) -> tuple[Embedding, list[str]]:
@@ -44,6 +35,8 @@ def categories_in(
     declared : mapping from str to tuple of str
         Those that are categories whatever they look like, and their levels; none: what
         is found.
+    ordinal : mapping from str to Feature
+        Those whose levels have an order.
     dates : sequence of str
         Those that are dates.
     least : int
@@ -59,7 +52,9 @@ def categories_in(
     known = {cell.column: cell for cell in odd}
     features, notes, slips, kept = [], [], [], []
     for column in columns:
-        if (column in known or column in declared) and column not in dates:
+        if column in ordinal:
+            features.append(ordinal[column])
+        elif (column in known or column in declared) and column not in dates:
             found = [texts_at(site, column) for site in sites]
             if column not in declared and any(texts.mixed for texts in found):
                 slips.append(known[column])
@@ -75,6 +70,64 @@ def categories_in(
     if not kept:
         raise fail(f"no column is of numbers or of categories: {'; '.join(notes)}")
     return Embedding(tuple(kept), tuple(features), tuple(dates)), notes
+
+
+def own_categories(
+    site: SiteFiles,
+    columns: tuple[str, ...],
+    odd: Sequence[OddCell],
+    declared: Mapping[str, tuple[str, ...]],
+    dates: Sequence[str],
+    least: int,
+) -> tuple[Embedding, list[str]]:
+    """Find the categories of one site of several that have not met yet.
+
+    Parameters are those of :func:`categories_in`. What a site can tell by itself to be
+    no category is left out; every level that it has stays, for which of them count is
+    settled with the others.
+
+    Returns
+    -------
+    embedding : Embedding
+        Coded, with all levels.
+    notes : list of str
+        What was left out and why.
+    """
+    known = {cell.column: cell for cell in odd}
+    features, notes, slips, kept = [], [], [], []
+    for column in columns:
+        if (column in known or column in declared) and column not in dates:
+            found = texts_at(site, column)
+            if column not in declared and found.mixed:
+                slips.append(known[column])
+                continue
+            reason = _no_category(column, found, least)
+            if reason and not declared.get(column):
+                notes.append(f"column {column!r} left out: {reason}")
+                continue
+            levels = declared.get(column) or sorted(found.levels, key=level_key)
+            features.append(Feature(column, tuple(levels)))
+        kept.append(column)
+    if slips:
+        raise NotNumbers(slips)
+    if not kept:
+        raise fail(f"no column is of numbers or of categories: {'; '.join(notes)}")
+    own = Embedding(tuple(kept), tuple(features), tuple(dates), coded=True)
+    return own, notes
+
+
+def _no_category(column: str, found: Texts, least: int) -> str:
+    """Say why one site's texts are no kinds of rows; "": they may be."""
+    if found.mostly_dates:
+        return f"dates; --date {column} counts its days"
+    named = sum(n >= least for n in found.levels.values())
+    few = len(found.levels) <= MOST_LEVELS
+    if found.all_differ or named > MOST_LEVELS or not (few or found.covered(least)):
+        return (
+            f"{len(found.levels)} different texts in {found.n_values} cells are no "
+            "kinds of rows"
+        )
+    return ""
 
 
 def _feature(

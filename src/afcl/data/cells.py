@@ -16,7 +16,7 @@ import numpy as np
 from afcl._typing import Bools, Floats
 from afcl.data.decimals import looks_like_a_number
 from afcl.data.dialect import USUAL, Written
-from afcl.data.errors import FLAGS, MISSING, drop_option, excerpt, fail
+from afcl.data.errors import FLAGS, drop_option, excerpt, fail, without_levels
 from afcl.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def numbers(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools 
     """
     import polars as pl
 
+    written = written.at(series.name)
     if series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
     if series.dtype == pl.String:
@@ -134,10 +135,16 @@ def numbers(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools 
     return array, odd if odd is not None and odd.any() else None
 
 
-def texts(series: pl.Series, written: Written = USUAL) -> list[str | None]:
-    """Return the cells of a column as texts, None where there is no value."""
+def texts(
+    series: pl.Series, written: Written = USUAL, levels: Collection[str] = ()
+) -> list[str | None]:
+    """Return the cells of a column as texts, None where there is no value.
+
+    What is declared as a level is a value: `none` may be one.
+    """
     import polars as pl
 
+    written = written.at(series.name)
     if series.dtype.is_float():
         # Numbers that stand for kinds: 1 and 1.0 are one of them.
         whole = series.is_finite() & (series == series.round(0))
@@ -145,7 +152,9 @@ def texts(series: pl.Series, written: Written = USUAL) -> list[str | None]:
         series = series.cast(pl.String).set(whole.fill_null(False), None)
         series = series.fill_null(numbers)
     cells = series.cast(pl.String, strict=False)
-    held = _has_value(cells, written)
+    held = _has_value(cells, written, levels)
+    if written.values:
+        held &= ~_parsed(cells, written.decimal).is_in(written.values).fill_null(False)
     return cells.set(~held, None).to_list()
 
 
@@ -158,6 +167,7 @@ def days(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | N
     import polars as pl
 
     if series.dtype == pl.Date or isinstance(series.dtype, pl.Datetime):
+        cells = series
         found = series.cast(pl.Datetime("ms"))
     else:
         cells = pl.Series(series.name, texts(series, written), dtype=pl.String)
@@ -169,7 +179,7 @@ def days(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | N
                 cells.str.to_datetime(form, time_unit="ms", strict=False)
             )
     values = found.to_physical().cast(pl.Float64) / MILLISECONDS
-    odd = (values.is_null() & _has_value(series, written)).to_numpy()
+    odd = (values.is_null() & cells.is_not_null()).to_numpy()
     array: Floats = values.to_numpy().astype(np.float64, copy=False)
     return array, odd if odd.any() else None
 
@@ -191,14 +201,17 @@ def _parsed(series: pl.Series, decimal: str) -> pl.Series:
     return values.fill_null(flags)
 
 
-def _has_value(series: pl.Series, written: Written) -> pl.Series:
+def _has_value(
+    series: pl.Series, written: Written, levels: Collection[str] = ()
+) -> pl.Series:
     """Mark the cells that hold something other than a sign for "missing"."""
     import polars as pl
 
     if series.dtype != pl.String:
         return series.is_not_null()
     words = series.fill_null("").str.strip_chars().str.to_lowercase()
-    return ~words.is_in([*MISSING, *(word.lower() for word in written.words)])
+    absent = without_levels(levels)
+    return ~words.is_in([*absent, *(word.lower() for word in written.words)])
 
 
 def matrix(

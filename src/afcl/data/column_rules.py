@@ -198,8 +198,8 @@ def _zeros(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         return [], column
     text = (
         f"{column.name!r} has 0 in {_cells(column, times)}{_at(where)}, and else "
-        f"{as_typed(low)} to {as_typed(high)}: if it means no value, leave these cells "
-        "empty (--null 0 would do so in all columns)"
+        f"{as_typed(low)} to {as_typed(high)}: if it means no value, use "
+        f"{naming('--null', f'{column.name}=0')}"
     )
     said = [Suspicion(where, column.name, ZERO, text)]
     return said, column.without([0.0])
@@ -241,8 +241,8 @@ def _filling(column: ColumnSample, extreme: Floats, rest: Floats) -> Suspicion:
     text = (
         f"{column.name!r} has {values}{_at(where)}, and else {as_typed(rest[0])} to "
         f"{as_typed(rest[-1])}: {'they fill' if many else 'it fills'} the range and "
-        f"all other rows look alike; correct {'them' if many else 'it'}, or leave the "
-        f"{'rows' if many else 'row'} out"
+        f"all other rows look alike; correct {'them' if many else 'it'}, leave the "
+        f"{'rows' if many else 'row'} out, or use --scale robust"
     )
     return Suspicion(where, column.name, EXTREME, text)
 

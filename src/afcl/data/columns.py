@@ -14,6 +14,7 @@ from pathlib import Path
 from afcl.data.errors import fail, listed
 from afcl.data.files import DataFile
 from afcl.data.sources import SiteFiles
+from afcl.data.spelling import name_key, nearest
 from afcl.exceptions import InputError
 
 #: The column of the files of labels that has the labels.
@@ -66,28 +67,24 @@ def matched(
         called = [_called(file, names) for file in site.files]
         notes += [note for file in called for note in _said(file)]
         found.append(replace(site, files=tuple(called)))
-    dropped = tuple(names.get(_key(name), name) for name in asked.drop)
+    dropped = tuple(names.get(name_key(name), name) for name in asked.drop)
     return found, replace(asked, drop=dropped), notes
-
-
-def _key(name: str) -> str:
-    return "".join(name.split()).casefold()
 
 
 def _one_name_each(files: Sequence[DataFile], wanted: Sequence[str]) -> dict[str, str]:
     """Return the name that all spellings of a column go by, but for ambiguous ones."""
     unclear: set[str] = set()
     for spellings in (dict.fromkeys(wanted), *(file.columns for file in files)):
-        keys = [_key(name) for name in spellings]
+        keys = [name_key(name) for name in spellings]
         unclear.update(key for key in keys if keys.count(key) > 1)
     names: dict[str, str] = {}
     for name in (*wanted, *(name for file in files for name in file.columns)):
-        names.setdefault(_key(name), name)
+        names.setdefault(name_key(name), name)
     return {key: name for key, name in names.items() if key not in unclear}
 
 
 def _called(file: DataFile, names: dict[str, str]) -> DataFile:
-    columns = tuple(names.get(_key(name), name) for name in file.columns)
+    columns = tuple(names.get(name_key(name), name) for name in file.columns)
     pairs = zip(columns, file.columns, strict=True)
     own = {name: spelt for name, spelt in pairs if name != spelt}
     return replace(file, columns=columns, own=own)
@@ -143,16 +140,16 @@ def _check_asked(sites: Sequence[SiteFiles], asked: Asked) -> None:
         for site in sites:
             if name not in site.columns:
                 raise fail(
-                    f"{site.path}: {option} names {name!r}, which it does not have; "
-                    f"it has {listed(site.columns)}"
+                    f"{site.path}: {option} names {name!r}, which it does not have"
+                    f"{nearest(name, site.columns)}; it has {listed(site.columns)}"
                 )
     every = tuple(dict.fromkeys(name for site in sites for name in site.columns))
     for option, names in (("--drop", asked.drop), ("--columns", asked.columns)):
         unknown = [name for name in names if name not in every]
         if unknown:
             raise fail(
-                f"{option} names {unknown[0]!r}, which no file has; they have "
-                f"{listed(every)}"
+                f"{option} names {unknown[0]!r}, which no file has"
+                f"{nearest(unknown[0], every)}; they have {listed(every)}"
             )
     if asked.id_column == CLUSTER:
         raise fail(f"--id names {CLUSTER!r}, as labels are called; rename the column")

@@ -15,6 +15,7 @@ from afcl.data.tables import Table
 
 #: Kinds of columns.
 NUMBER, CATEGORY, DATE, ABSENT = "number", "category", "date", "no value here"
+ORDERED = "ordered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class ColumnContent:
     gaps : float or None
         The part of the cells that have no value; None: there are no rows.
     levels : tuple of str or None
-        Of a category, those that the site has.
+        Of a category, those that the site has; in their order, if they have one.
     smallest, median, largest : float, str or None
         Of numbers and, as texts, of dates; None: there are none.
     """
@@ -93,7 +94,7 @@ def _columns(
             values = table.values[:, place]
             found[name] = _numbers(name, values, name in dates)
         elif feature.name not in found:
-            values = table.values[:, place : place + len(feature.levels)]
+            values = table.values[:, place : place + len(feature.columns)]
             found[feature.name] = _category(feature, values)
     return list(found.values())
 
@@ -112,6 +113,10 @@ def _numbers(name: str, values: Floats, is_date: bool) -> ColumnContent:
 def _category(feature: Feature, values: Floats) -> ColumnContent:
     empty = np.isnan(values[:, 0])
     gaps = _share(int(empty.sum()), empty.size)
+    if feature.ordered:
+        ranks = np.unique(values[~empty, 0]).astype(np.int64).tolist()
+        held = tuple(feature.levels[rank] for rank in ranks)
+        return ColumnContent(feature.name, ORDERED, gaps, held)
     has = np.nansum(values, axis=0) > 0
     pairs = zip(feature.levels, has.tolist(), strict=True)
     levels = tuple(level for level, here in pairs if here)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from afcl.data.errors import excerpt, fail
 
@@ -19,6 +19,8 @@ SPELT = {
     "pipe": "|",
     "space": " ",
 }
+#: What stands between a column and a cell that means "no value" there.
+IN_COLUMN = "="
 #: What text is written in if nothing else is said.
 PLAIN_ENCODING = "utf-8"
 
@@ -38,6 +40,7 @@ class Dialect:
         Such as `utf-8`, `utf-16`, `cp1252`.
     null : tuple of str
         Further cells that mean "no value"; a number means every cell equal to it.
+        `chol=0` means so in the column `chol` only.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class Dialect:
             raise fail(f"--decimal {excerpt(self.decimal)} is unknown; use '.' or ','")
         if self.encoding is not None:
             _check_encoding(self.encoding)
+        nothing_in(self.null)
         return Dialect(separator, self.decimal, self.encoding, tuple(self.null))
 
 
@@ -94,6 +98,8 @@ class Written:
         Further texts that mean "no value".
     values : tuple of float
         Numbers that mean "no value".
+    own : mapping from str to tuple of str
+        Cells that mean "no value" in one column, by its name.
     comments : int
         Lines above that of the column names.
     marked : bool
@@ -110,6 +116,16 @@ class Written:
     comments: int = 0
     marked: bool = False
     old: bool = False
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def at(self, column: str) -> Written:
+        """Return how the cells of one column are written."""
+        if column not in self.own:
+            return self
+        words, values = nothing(self.own[column])
+        return replace(
+            self, words=self.words + words, values=self.values + values, own={}
+        )
 
 
 #: How text is written that nothing is said of.
@@ -117,15 +133,17 @@ USUAL = Written()
 
 
 def nothing(null: Iterable[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Tell texts that mean "no value" from numbers that do.
+    """Tell texts that mean "no value" from numbers that do, in all columns.
 
     Examples
     --------
-    >>> nothing(["k.A.", "-999"])
+    >>> nothing(["k.A.", "-999", "chol=0"])
     (('k.A.',), (-999.0,))
     """
     words, values = [], []
     for cell in null:
+        if IN_COLUMN in cell:
+            continue
         try:
             value = float(cell)
         except ValueError:
@@ -135,3 +153,25 @@ def nothing(null: Iterable[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
         else:
             values.append(value)
     return tuple(words), tuple(values)
+
+
+def nothing_in(null: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the cells that mean "no value" in one column, by its name.
+
+    Examples
+    --------
+    >>> nothing_in(["-999", "chol=0", "chol=k.A."])
+    {'chol': ('0', 'k.A.')}
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for each in null:
+        name, mark, cell = (part.strip() for part in each.rpartition(IN_COLUMN))
+        if not mark:
+            continue
+        if not name or not cell:
+            raise fail(
+                f"--null {excerpt(each)}: give a cell, such as -999, or COLUMN=CELL, "
+                "such as chol=0"
+            )
+        found[name] = (*found.get(name, ()), cell)
+    return found

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from afcl.exceptions import InputError
@@ -20,6 +20,18 @@ MISSING = ("", ".", "?", "na", "n/a", "nan", "none", "null")
 FLAGS = {"true": 1.0, "false": 0.0}
 #: Longest excerpt of a cell in an error line.
 EXCERPT = 40
+
+
+def without_levels(levels: Collection[str]) -> list[str]:
+    """Return the words that mean "no value" where these are levels.
+
+    Examples
+    --------
+    >>> "none" in without_levels(["None", "some"]), "na" in without_levels(["None"])
+    (False, True)
+    """
+    named = {level.strip().lower() for level in levels}
+    return [word for word in MISSING if word not in named]
 
 
 def fail(message: str) -> InputError:

@@ -4,6 +4,8 @@
 A category becomes one column of 0 and 1 for each of its levels, `colour=red`. Levels
 are spelt in any case and with any white space around. A site names a level only if it
 has enough rows of it; what nobody names is no level: rows of it have 0 everywhere.
+
+Levels that have an order, which is declared, become one column of ranks: 0, 1, 2, …
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from afcl._typing import Floats
+from afcl.data.errors import fail
 
 #: What stands between a category and its level in the name of a column.
 IS = "="
@@ -34,14 +37,27 @@ STRAY = 0.5
 MISMATCH = 1 / 16
 #: What a column of 0 and 1 is divided by for that: two levels differ in two columns.
 WIDTH = (2 / MISMATCH) ** 0.5
+#: How far apart two neighbouring levels that have an order are: as two of a category.
+STEP = 1 / 4
+#: How far apart the lowest and the highest are at most; a number's ends are 1 apart.
+LONGEST_ORDER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A category: its name and its levels, in the order of their columns."""
+    """A category: its name and its levels, in the order of their columns.
+
+    Attributes
+    ----------
+    name : str
+    levels : tuple of str
+    ordered : bool
+        Whether the levels have an order, from the lowest on: one column of ranks.
+    """
 
     name: str
     levels: tuple[str, ...]
+    ordered: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -51,17 +67,48 @@ class Feature:
         --------
         >>> Feature("colour", ("blue", "red")).columns
         ('colour=blue', 'colour=red')
+        >>> Feature("pain", ("none", "some", "much"), ordered=True).columns
+        ('pain',)
         """
+        if self.ordered:
+            return (self.name,)
         return tuple(f"{self.name}{IS}{level}" for level in self.levels)
+
+    @property
+    def high(self) -> float:
+        """The upper bound of its columns, which gives them their weight."""
+        steps = len(self.levels) - 1
+        return steps / min(LONGEST_ORDER, steps * STEP) if self.ordered else WIDTH
+
+    def nearest(self, rank: float) -> str:
+        """Return the level that a mean rank is nearest to.
+
+        Examples
+        --------
+        >>> Feature("pain", ("none", "some", "much"), ordered=True).nearest(1.4)
+        'some'
+        """
+        return self.levels[round(min(max(rank, 0.0), len(self.levels) - 1.0))]
+
+    def content(self) -> dict[str, Any]:
+        """Return what a file keeps of it."""
+        order = {"ordered": True} if self.ordered else {}
+        return {"name": self.name, "levels": list(self.levels), **order}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """Return what a file has kept."""
+        levels = tuple(content["levels"])
+        return cls(content["name"], levels, bool(content.get("ordered")))
 
 
 def bounds_of(
     columns: Sequence[str], features: Sequence[Feature]
 ) -> tuple[Floats, Floats]:
     """Return the bounds of categories, which give them their weight; NaN: a number."""
-    of_categories = {column for feature in features for column in feature.columns}
-    fixed = np.array([column in of_categories for column in columns])
-    return np.where(fixed, 0.0, np.nan), np.where(fixed, WIDTH, np.nan)
+    highs = {column: each.high for each in features for column in each.columns}
+    high = np.array([highs.get(column, np.nan) for column in columns])
+    return np.where(np.isnan(high), np.nan, 0.0), high
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +123,40 @@ class Embedding:
         The categories among them.
     dates : tuple of str
         The dates among them, which become numbers of days.
+    coded : bool
+        Whether a category stays one column, of the places of its levels, for levels
+        are settled later.
     """
 
     columns: tuple[str, ...]
     features: tuple[Feature, ...]
     dates: tuple[str, ...] = ()
+    coded: bool = False
+
+    @classmethod
+    def of_names(
+        cls,
+        names: Sequence[str],
+        features: Sequence[Feature],
+        dates: Sequence[str] = (),
+    ) -> Embedding:
+        """Return the embedding whose tables have these columns.
+
+        Examples
+        --------
+        >>> colour = Feature("colour", ("blue", "red"))
+        >>> Embedding.of_names(["size", *colour.columns], [colour]).columns
+        ('size', 'colour')
+        """
+        of = {column: each.name for each in features for column in each.columns}
+        columns = tuple(dict.fromkeys(of.get(name, name) for name in names))
+        return cls(columns, tuple(features), tuple(dates))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of the tables."""
+        if self.coded:
+            return self.columns
         own = {feature.name: feature.columns for feature in self.features}
         return tuple(n for c in self.columns for n in own.get(c, (c,)))
 
@@ -128,6 +200,11 @@ class Texts:
     def n_values(self) -> int:
         """Cells that have a value."""
         return sum(self.levels.values())
+
+    def covered(self, least: int) -> bool:
+        """Whether enough cells are in levels that so many rows have."""
+        held = sum(n for n in self.levels.values() if n >= least)
+        return held >= COVERED * self.n_values
 
     @property
     def all_differ(self) -> bool:
@@ -194,8 +271,8 @@ def agree(
     --------
     >>> north = texts_of(["red"] * 6 + ["Blue"] * 5 + ["green"])
     >>> south = texts_of(["blue"] * 8)
-    >>> agree("colour", [north, south], 5)[0]
-    Feature(name='colour', levels=('Blue', 'red'))
+    >>> agree("colour", [north, south], 5)[0].levels
+    ('Blue', 'red')
     """
     named: dict[str, str] = {}
     for site in sites:
@@ -227,6 +304,59 @@ def agree(
     return Feature(name, tuple(sorted(named.values(), key=level_key))), notes
 
 
+def ordered_feature(option: str, name: str, levels: Sequence[Any]) -> Feature:
+    """Return levels with an order, or refuse what is none.
+
+    Examples
+    --------
+    >>> ordered_feature("--ordinal", "pain", ["none", "some", "much"]).ordered
+    True
+    """
+    texts = [str(level).strip() for level in levels]
+    if len({level_key(text) for text in texts}) < len(texts):
+        raise fail(f"{option} names a level of {name!r} twice; name each once")
+    if len(texts) < 2 or not all(texts):
+        raise fail(
+            f"{option} needs the levels of {name!r} from the lowest to the highest, "
+            "two or more, such as mild<moderate<severe"
+        )
+    return Feature(name, tuple(texts), ordered=True)
+
+
+class UnknownLevel(Exception):
+    """A cell is none of the levels that have an order; its row counts from 0."""
+
+    def __init__(self, row: int, cell: Any) -> None:
+        super().__init__(row, cell)
+        self.row, self.cell = row, cell
+
+
+def encoded(values: Sequence[Any], feature: Feature) -> Floats:
+    """Return the columns of a category: ranks or indicators; NaN: no value.
+
+    Raises
+    ------
+    UnknownLevel
+        If levels have an order and a value is none of them.
+
+    Examples
+    --------
+    >>> pain = Feature("pain", ("none", "some", "much"), ordered=True)
+    >>> encoded(["much", None, "Some"], pain).ravel()
+    array([ 2., nan,  1.])
+    """
+    if not feature.ordered:
+        return indicators(values, feature)
+    ranks = {level_key(level): float(i) for i, level in enumerate(feature.levels)}
+    found = {value: ranks.get(level_key(value)) for value in set(values) - {None}}
+    unknown = {value for value, rank in found.items() if rank is None}
+    if unknown:
+        row = next(i for i, value in enumerate(values) if value in unknown)
+        raise UnknownLevel(row, values[row])
+    column = [found[value] if value is not None else np.nan for value in values]
+    return np.array(column, dtype=np.float64)[:, None]
+
+
 def indicators(values: Sequence[Any], feature: Feature) -> Floats:
     """Return the columns of a category: 1 for a row's level, else 0; NaN: no value.
 
@@ -237,11 +367,33 @@ def indicators(values: Sequence[Any], feature: Feature) -> Floats:
            [nan, nan],
            [ 0.,  0.]])
     """
+    return spread_out(places_of(values, feature), len(feature.levels))
+
+
+def places_of(values: Sequence[Any], feature: Feature) -> Floats:
+    """Return the place of every row's level; -1: none of them, NaN: no value.
+
+    Examples
+    --------
+    >>> places_of(["red", None, "green"], Feature("colour", ("blue", "red")))
+    array([ 1., nan, -1.])
+    """
     places = {level_key(level): i for i, level in enumerate(feature.levels)}
-    found = {value: places.get(level_key(value), -1) for value in set(values)}
-    codes = np.array([found[value] for value in values], dtype=np.int64)
-    columns = np.zeros((len(values), len(feature.levels)))
-    known = codes >= 0
-    columns[np.flatnonzero(known), codes[known]] = 1.0
-    columns[[value is None for value in values]] = np.nan
+    found = {value: float(places.get(level_key(value), -1)) for value in set(values)}
+    found[None] = np.nan
+    return np.array([found[value] for value in values], dtype=np.float64)
+
+
+def spread_out(places: Floats, width: int) -> Floats:
+    """Return a column for each of so many places: 1 where a row is, else 0.
+
+    Examples
+    --------
+    >>> spread_out(np.array([1.0, np.nan, -1.0]), 2)
+    array([[ 0.,  1.],
+           [nan, nan],
+           [ 0.,  0.]])
+    """
+    columns: Floats = (places[:, None] == np.arange(width)).astype(np.float64)
+    columns[np.isnan(places)] = np.nan
     return columns

@@ -3,28 +3,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.data.errors import MISSING, fail, listed
-from afcl.data.features import STRAY, Embedding, agree, indicators, texts_of
+from afcl.data.errors import MISSING, excerpt, fail, listed, without_levels
+from afcl.data.features import (
+    STRAY,
+    Embedding,
+    Feature,
+    UnknownLevel,
+    agree,
+    encoded,
+    ordered_feature,
+    texts_of,
+)
 from afcl.data.frames import column_of, is_number
+from afcl.data.spelling import by_column
+
+#: What declares an order, as messages call it.
+ORDINAL = "ordinal="
 
 
 def rows_of(frame: Any, embedding: Embedding, number: int = 1) -> Floats:
     """Return a frame's rows as numbers; NaN where there is no value.
 
-    `number` is that of the table, for errors. A level that is not known is none.
+    `number` is that of the table, for errors. A level that is not known is none, and
+    refused if levels have an order.
     """
     lacking = [c for c in embedding.columns if c not in frame.columns]
     if lacking:
         raise fail(f"table {number} lacks the column {listed(lacking)}")
     known = {feature.name: feature for feature in embedding.features}
     parts = [
-        indicators(_texts(frame, column), known[column])
+        _encoded(frame, known[column], number)
         if column in known
         else column_of(frame[column].to_numpy(), number, column)[:, None]
         for column in embedding.columns
@@ -32,17 +46,36 @@ def rows_of(frame: Any, embedding: Embedding, number: int = 1) -> Floats:
     return np.concatenate(parts, axis=1)
 
 
+def _encoded(frame: Any, feature: Feature, number: int) -> Floats:
+    try:
+        return encoded(_texts(frame, feature.name, feature.levels), feature)
+    except UnknownLevel as odd:
+        raise fail(
+            f"table {number}: column {feature.name!r}, row {odd.row + 1} is "
+            f"{excerpt(odd.cell)}, which is none of {'<'.join(feature.levels)}; "
+            f"correct it, or give it a place with {ORDINAL}"
+        ) from None
+
+
 def has_texts(table: Any) -> bool:
     """Whether a table is a frame with a column that is not of numbers.
 
     A few cells that are none make no column of texts: they are refused as odd numbers.
+    Levels that have an order are none, whatever they are.
     """
-    held = hasattr(table, "columns") and not getattr(table, "streamed", False)
-    return held and bool(_text_columns(table))
+    return is_frame(table) and bool(_text_columns(table) or _own_orders(table))
+
+
+def is_frame(table: Any) -> bool:
+    """Whether a table is a data frame in memory."""
+    return hasattr(table, "columns") and not getattr(table, "streamed", False)
 
 
 def embedding_of(
-    frames: Sequence[Any], least: int, owners: Ints | None = None
+    frames: Sequence[Any],
+    least: int,
+    owners: Ints | None = None,
+    ordinal: Mapping[str, Sequence[Any]] | None = None,
 ) -> tuple[Embedding, list[str]]:
     """Settle how these frames become tables: their categories, and the levels of each.
 
@@ -54,6 +87,9 @@ def embedding_of(
         Rows of a level that a client needs to name it.
     owners : ndarray of int, optional
         Whose the rows of a single frame are.
+    ordinal : mapping from str to sequence, optional
+        Columns whose levels have an order, and these. Ordered categoricals of pandas
+        have one by themselves.
 
     Returns
     -------
@@ -70,9 +106,12 @@ def embedding_of(
     """
     texts = {name for frame in frames for name in _text_columns(frame)}
     order = [str(column) for column in frames[0].columns]
+    ordered = _ordered(frames, by_column(ORDINAL, ordinal or {}, order))
     features, notes, kept = [], [], []
     for column in order:
-        if column in texts:
+        if column in ordered:
+            features.append(ordered[column])
+        elif column in texts:
             cells = [_texts(frame, column) for frame in frames]
             if owners is not None:
                 cells = _by_owner(cells[0], owners)
@@ -85,6 +124,38 @@ def embedding_of(
     if not kept:
         raise fail("no column is of numbers or categories; pass some that are")
     return Embedding(tuple(kept), tuple(features)), notes
+
+
+def _ordered(
+    frames: Sequence[Any], declared: Mapping[str, Sequence[Any]]
+) -> dict[str, Feature]:
+    """Return the columns whose levels have an order: declared, or the frames' own."""
+    found = {
+        name: ordered_feature(ORDINAL, name, given) for name, given in declared.items()
+    }
+    own: dict[str, Sequence[Any]] = {}
+    for number, frame in enumerate(frames, 1):
+        for name, order in _own_orders(frame).items():
+            if own.setdefault(name, order) != order and name not in found:
+                raise fail(
+                    f"table {number} has other levels of {name!r} than a table before, "
+                    f"or another order; say which with {ORDINAL}"
+                )
+    for name, levels in own.items():
+        if name not in found and len(levels) > 1:
+            found[name] = ordered_feature(ORDINAL, name, levels)
+    return found
+
+
+def _own_orders(frame: Any) -> dict[str, list[str]]:
+    """Return the levels of the ordered categoricals of a pandas frame."""
+    found = {}
+    for column in frame.columns:
+        # A name that occurs twice stands for a frame, which has no kind.
+        kind = getattr(frame[column], "dtype", None)
+        if kind is not None and getattr(kind, "ordered", False):
+            found[str(column)] = [str(level) for level in kind.categories]
+    return found
 
 
 def _by_owner(cells: list[str | None], owners: Ints) -> list[list[str | None]]:
@@ -109,12 +180,13 @@ def _is_text(cells: Any) -> bool:
     return odd > STRAY * len(valued)
 
 
-def _is_missing(cell: Any) -> bool:
+def _is_missing(cell: Any, absent: Collection[str] = MISSING) -> bool:
     if isinstance(cell, str):
-        return cell.strip().lower() in MISSING
+        return cell.strip().lower() in absent
     return cell is None or cell != cell or type(cell).__name__ == "NAType"
 
 
-def _texts(frame: Any, column: str) -> list[str | None]:
-    cells = frame[column].to_numpy().tolist()
-    return [None if _is_missing(cell) else str(cell) for cell in cells]
+def _texts(frame: Any, column: str, levels: Collection[str] = ()) -> list[str | None]:
+    """Return the cells of a column; what is declared as a level is a value."""
+    cells, absent = frame[column].to_numpy().tolist(), without_levels(levels)
+    return [None if _is_missing(cell, absent) else str(cell) for cell in cells]

@@ -8,7 +8,7 @@ line that says what to do about it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar, cast
@@ -16,16 +16,17 @@ from typing import Generic, TypeAlias, TypeVar, cast
 import numpy as np
 
 from afcl._typing import Bools
-from afcl.data.categories import categories_in, check_declared
+from afcl.data.categories import categories_in, own_categories
 from afcl.data.cells import NotNumbers, OddCell, described
 from afcl.data.columns import Asked, common_columns, matched
-from afcl.data.dialect import UNKNOWN, Dialect
-from afcl.data.errors import EXCEL, PARQUET, ending, fail
-from afcl.data.features import Embedding, Feature
+from afcl.data.dialect import UNKNOWN, Dialect, nothing_in
+from afcl.data.errors import EXCEL, PARQUET, ending, fail, listed
+from afcl.data.features import Embedding, Feature, ordered_feature
 from afcl.data.names import AnyPath, site_names
 from afcl.data.parquet import can_stream_parquet, parquet_names, parquet_rows
 from afcl.data.places import site_places
-from afcl.data.sources import SiteFiles, odd_columns, site_files
+from afcl.data.sources import SiteFiles, odd_columns, site_files, with_marks
+from afcl.data.spelling import by_column, in_use
 from afcl.data.stream import StreamedTable
 from afcl.data.tables import Table, read_table
 from afcl.gaps import KEEPING
@@ -51,12 +52,15 @@ class Sites(Generic[T]):
     notes : tuple of str
         What was left out and why, one line each.
     features : tuple of Feature
-        The categories: each has a column for every level.
+        The categories: each has a column for every level, or one of ranks.
+    dates : tuple of str
+        The columns that are dates.
     """
 
     tables: tuple[T, ...]
     notes: tuple[str, ...]
     features: tuple[Feature, ...] = ()
+    dates: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -86,6 +90,7 @@ def read_sites(
     numeric_only: bool = False,
     id_column: str | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
+    ordinal: Mapping[str, Sequence[str]] | None = None,
     dates: Sequence[str] = (),
     least: int = 1,
     embedding: Embedding | None = None,
@@ -123,6 +128,9 @@ def read_sites(
         Columns that are categories although they may look like numbers, and their
         levels; none: those that are found. Columns of texts are categories anyway, with
         a column of 0 and 1 for every level.
+    ordinal : mapping from str to sequence of str, optional
+        Columns whose levels have an order, and these from the lowest to the highest;
+        one column of ranks from 0 on. Other values are refused.
     dates : sequence of str
         Columns of dates, which become numbers of days; others are left out.
     least : int
@@ -151,6 +159,7 @@ def read_sites(
         numeric_only=numeric_only,
         id_column=id_column,
         categories=categories,
+        ordinal=ordinal,
         dates=dates,
         least=least,
         embedding=embedding,
@@ -171,10 +180,11 @@ def open_sites(
     numeric_only: bool = False,
     id_column: str | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
+    ordinal: Mapping[str, Sequence[str]] | None = None,
     dates: Sequence[str] = (),
     least: int = 1,
     embedding: Embedding | None = None,
-    with_texts: bool = True,
+    meeting: bool = False,
 ) -> Sites[SiteTable]:
     """Read the sites as :func:`~afcl.data.read_sites` does, or make them ready to.
 
@@ -184,15 +194,16 @@ def open_sites(
         A file or a folder for every site.
     columns, drop, missing, min_rows, dialect, numeric_only, id_column, categories
         As in :func:`~afcl.data.read_sites`.
-    dates, least, embedding
+    ordinal, dates, least, embedding
         Likewise.
     stream : bool, optional
         Whether the rows stay in their files. By default they do if all sites together
         are larger than 1 GiB: Parquet by the numbers in it, text by its length.
     whole : str
         What needs all rows in memory, if something does.
-    with_texts : bool
-        Whether texts may be categories; otherwise they are refused.
+    meeting : bool
+        Whether the other sites are elsewhere, so that what the levels of categories are
+        is settled later: tables have the places of a site's own levels.
     """
     if missing not in ("error", "drop", *KEEPING):
         raise fail(
@@ -207,6 +218,7 @@ def open_sites(
     sites, asked, notes = matched(looked_at, asked)
     for site in sites:
         site.check()
+    sites = with_marks(sites, nothing_in(dialect.null))
     common, left_out = common_columns(sites, asked)
     notes = [note for site in sites for note in site.notes] + notes + left_out
     if stream and whole:
@@ -223,22 +235,34 @@ def open_sites(
         )
 
     def settle(odd: Sequence[OddCell]) -> Embedding:
-        if not (with_texts or numeric_only):
-            raise NotNumbers(odd)
         if numeric_only:
-            left, said = _without([c for c in odd if c.column not in dates], common)
-            settled = Embedding(left, (), tuple(dates))
+            known = {*dates, *ordered}
+            left, said = _without([c for c in odd if c.column not in known], common)
+            settled = Embedding(left, tuple(ordered.values()), tuple(dates))
+        elif meeting:
+            own = (declared, dates, least)
+            settled, said = own_categories(sites[0], common, odd, *own)
         else:
-            given = (declared, dates, least)
+            given = (declared, ordered, dates, least)
             settled, said = categories_in(sites, common, odd, *given)
+        if settled.features and meeting and stream:
+            raise fail(
+                f"categories ({listed([each.name for each in settled.features])}) need "
+                "all rows in memory: --no-stream, or leave them out (--numeric-only)"
+            )
         notes.extend(said)
         return settled
 
-    declared = {name: tuple(levels) for name, levels in (categories or {}).items()}
-    check_declared("--category", declared, common)
-    check_declared("--date", dates, common)
+    dates = tuple(in_use("--date", name, common) for name in dates)
+    levels = {name: tuple(given) for name, given in (categories or {}).items()}
+    declared = by_column("--category", levels, common)
+    ordered = {
+        name: ordered_feature("--ordinal", name, given)
+        for name, given in by_column("--ordinal", ordinal or {}, common).items()
+    }
+    _once({"--category": declared, "--date": dates, "--ordinal": ordered})
     settled = embedding or Embedding(common, (), tuple(dates))
-    if declared and embedding is None:
+    if (declared or ordered) and embedding is None:
         settled = settle(odd_columns(sites, common))
     try:
         tables = read_all(settled)
@@ -249,13 +273,25 @@ def open_sites(
         settled = settle(odd_columns(sites, common) or error.odd)
         tables = read_all(settled)
     notes += [note for table in tables for note in table.notes]
-    return Sites(tables, tuple(notes), settled.features)
+    return Sites(tables, tuple(notes), settled.features, settled.dates)
+
+
+def _once(declared: Mapping[str, Collection[str]]) -> None:
+    """Refuse a column that is declared to be two things."""
+    by_whom: dict[str, str] = {}
+    for option, names in declared.items():
+        for name in names:
+            if name in by_whom:
+                raise fail(f"{by_whom[name]} and {option} both name {name!r}; drop one")
+            by_whom[name] = option
 
 
 def _without(
     odd: Sequence[OddCell], columns: tuple[str, ...]
 ) -> tuple[tuple[str, ...], list[str]]:
     """Return the columns of numbers, and a note on the others."""
+    if not odd:
+        return columns, []
     text = {cell.column for cell in odd}
     left = tuple(name for name in columns if name not in text)
     if not left:

@@ -6,7 +6,7 @@ Every part that is read is checked here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +17,28 @@ from afcl._typing import Bools, Floats, Ints
 from afcl.data.cells import OddCell, days, matrix, numbers, odd_cell, texts
 from afcl.data.decimals import looks_like_a_number
 from afcl.data.dialect import Dialect
-from afcl.data.errors import drop_option, fail, listed, rows_in_words
-from afcl.data.features import Embedding, Texts, indicators, texts_of
+from afcl.data.errors import (
+    MISSING,
+    drop_option,
+    excerpt,
+    fail,
+    listed,
+    naming,
+    rows_in_words,
+    without_levels,
+)
+from afcl.data.features import (
+    Embedding,
+    Feature,
+    Texts,
+    UnknownLevel,
+    encoded,
+    places_of,
+    texts_of,
+)
 from afcl.data.files import DataFile, no_rows, open_file, read_frames
 from afcl.data.places import files_at
+from afcl.data.spelling import by_column
 from afcl.gaps import KEEPING, has_gaps
 
 if TYPE_CHECKING:
@@ -76,6 +94,26 @@ def site_files(path: Path, dialect: Dialect) -> SiteFiles:
     return SiteFiles(path, tuple(files), tuple(notes))
 
 
+def with_marks(
+    sites: Sequence[SiteFiles], marks: Mapping[str, tuple[str, ...]]
+) -> list[SiteFiles]:
+    """Return the sites with cells that mean "no value" in single columns."""
+    if not marks:
+        return list(sites)
+    every = tuple(dict.fromkeys(name for site in sites for name in site.columns))
+    own = by_column("--null", marks, every)
+    return [
+        replace(
+            site,
+            files=tuple(
+                replace(file, written=replace(file.written, own=own))
+                for file in site.files
+            ),
+        )
+        for site in sites
+    ]
+
+
 def odd_columns(sites: Sequence[SiteFiles], columns: Sequence[str]) -> list[OddCell]:
     """Return every column that is not of numbers at some site, with a cell of it."""
     found: dict[str, OddCell] = {}
@@ -113,6 +151,22 @@ def texts_at(site: SiteFiles, column: str) -> Texts:
     return replace(texts_of(cells), numbers=n_numbers, dates=n_dates, slip=slip)
 
 
+def _encoded(
+    series: pl.Series, feature: Feature, file: DataFile, before: int
+) -> Floats:
+    """Return the columns of a category; refuses a level that has no place."""
+    try:
+        return encoded(texts(series, file.written, feature.levels), feature)
+    except UnknownLevel as odd:
+        mark = naming("--null", f"{feature.name}={odd.cell}")
+        raise fail(
+            f"{file.path}: column {feature.name!r}, row {before + odd.row + 1} is "
+            f"{excerpt(odd.cell)}, which is none of {'<'.join(feature.levels)}: "
+            "correct it, give it a place with --ordinal, or say that it means no value "
+            f"with {mark}"
+        ) from None
+
+
 class SiteReader:
     """One pass over a site's rows, which are checked on the way.
 
@@ -135,6 +189,11 @@ class SiteReader:
         self._embedding = columns
         self._columns = columns.names
         self._texts = {feature.name for feature in columns.features}
+        # The quick parser takes a level that is called `none` for no value.
+        self._quick = all(
+            len(without_levels(feature.levels)) == len(MISSING)
+            for feature in columns.features
+        )
         self._missing = missing
         self._holes: Ints = np.zeros(len(self._columns), dtype=np.int64)
         self._gaps = 0
@@ -145,7 +204,7 @@ class SiteReader:
         for file in self._site.files:
             before, first, incomplete = self.n_rows, "", 0
             own = [c for c in self._embedding.columns if c in file.columns]
-            for frame in read_frames(file, own, streamed, as_texts=self._texts):
+            for frame in read_frames(file, own, streamed, self._quick, self._texts):
                 seen = self.n_rows - before
                 values = self._values(frame, file, seen)
                 kept = self._complete(values)
@@ -170,15 +229,27 @@ class SiteReader:
             return self._numbers(frame, file, seen)
         parts = []
         for column in self._embedding.columns:
-            width = len(known[column].levels) if column in known else 1
             if column not in frame.columns:
+                width = self._width(known.get(column))
                 parts.append(np.full((frame.height, width), np.nan))
             elif column in known:
-                cells = texts(frame[column], file.written)
-                parts.append(indicators(cells, known[column]))
+                parts.append(self._of_levels(frame[column], known[column], file, seen))
             else:
                 parts.append(self._numbers(frame.select(column), file, seen))
         return np.concatenate(parts, axis=1)
+
+    def _width(self, feature: Feature | None) -> int:
+        """Return how many columns of the table a column of the files becomes."""
+        if feature is None or self._embedding.coded:
+            return 1
+        return len(feature.columns)
+
+    def _of_levels(
+        self, series: pl.Series, feature: Feature, file: DataFile, seen: int
+    ) -> Floats:
+        if self._embedding.coded:
+            return places_of(texts(series, file.written), feature)[:, None]
+        return _encoded(series, feature, file, seen)
 
     def _numbers(self, frame: pl.DataFrame, file: DataFile, seen: int) -> Floats:
         given = frame, file.path, seen, file.written, self._embedding.dates
@@ -224,7 +295,7 @@ class SiteReader:
         gaps, place = {}, 0
         for column in self._embedding.columns:
             gaps[column] = int(self._holes[place])
-            place += len(known[column].levels) if column in known else 1
+            place += self._width(known.get(column))
         return gaps
 
     def notes(self) -> list[str]:

@@ -63,8 +63,10 @@ class ColumnStats(NamedTuple):
         return ColumnStats(*(part[..., column] for part in self))
 
     def typical(self) -> ColumnStats:
-        """Return the medians over the sites."""
-        return ColumnStats(*(np.median(part, axis=0) for part in self))
+        """Return the medians over the sites that have a column."""
+        gaps = bool(self.low.size) and bool(np.isnan(self.low).any())
+        median = np.nanmedian if gaps else np.median
+        return ColumnStats(*(median(part, axis=0) for part in self))
 
     def moved(self, units: Conversion) -> ColumnStats:
         """Return the same in the smaller units, where the numbers are larger."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from afcl.core.protocol import AnyMethod, Clustering
@@ -43,8 +44,10 @@ class AFCL(FederatedClusterer):
     participation : None, float, array-like, "random" or Schedule
         None: everybody, always. A probability per round (one, or one per client);
         `random`: one U(0, 1) draw per client; or a schedule.
-    scale : "minmax", (low, high) or None
-        How columns are brought to one scale, agreed before anything else.
+    scale : "minmax", "robust", (low, high) or None
+        How columns are brought to one scale, agreed before anything else: by the
+        clients' extremes, by their quantiles (a few far values then count as just
+        outside), by public bounds, or not at all.
     missing : {"error", "drop", "impute", "available"}
         What to do with rows that hold NaN: refuse them; leave them out, labelled -1;
         fill what can be filled well; or let rows without gaps alone decide. The last
@@ -81,6 +84,10 @@ class AFCL(FederatedClusterer):
         Whether the noise of `dp` follows from `random_state` too, so that a simulation
         can be repeated; then it guarantees nothing. By default it comes from the
         operating system, and two fits differ.
+    ordinal : mapping from str to sequence of str, or None
+        Columns of frames whose levels have an order, and these from the lowest on, such
+        as ``{"severity": ["mild", "moderate", "severe"]}``. Ordered categoricals of
+        pandas have theirs by themselves.
     random_state : int, RandomState or None
         Seed of everything random but that noise.
     verbose : bool
@@ -136,6 +143,7 @@ class AFCL(FederatedClusterer):
         allow_one: bool = True,
         granularity: str = "auto",
         seeded_noise: bool = False,
+        ordinal: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.preset = preset
         self.n_seeds = n_seeds
@@ -164,6 +172,7 @@ class AFCL(FederatedClusterer):
         self.allow_one = allow_one
         self.granularity = granularity
         self.seeded_noise = seeded_noise
+        self.ordinal = ordinal
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
         method, options, _ = resolve(self.get_params(deep=False))

@@ -28,6 +28,7 @@ from afcl.estimators.kpath import KPath
 from afcl.estimators.mixed import (
     as_tables,
     embed,
+    found_in_rows,
     public_bounds,
     warn_of_owners,
     without_owners,
@@ -110,6 +111,8 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
     participation: Any
     scale: Any
     missing: str
+    #: Columns whose levels have an order, and these; None: none is declared.
+    ordinal: Mapping[str, Sequence[Any]] | None = None
     max_rounds: int
     random_state: Any
     verbose: bool
@@ -165,9 +168,9 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         warn_of_owners(y, clients)
         X, clients = without_owners(X, clients)
         self._embedding = None
-        if has_texts(X):
+        if self.ordinal or has_texts(X):
             owner, names = owners_of(clients, len(X))
-            self._embedding = embed([X], self._least(), owner)
+            self._embedding = embed([X], self._least(), owner, self.ordinal)
         rows: Floats = self._checked(X, reset=True)
         owner, names = owners_of(clients, rows.shape[0])
         self._begin(names)
@@ -212,7 +215,7 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         names = [name for name in self._roster if name in tables]
         held: list[Any] = [tables[name] for name in names]
         self._tables = dict(tables)
-        self._embedding = embed(held, self._least())
+        self._embedding = embed(held, self._least(), ordinal=self.ordinal)
         if self._embedding is not None:
             columns: tuple[str, ...] | None = tuple(map(str, held[0].columns))
             held = [rows_of(t, self._embedding, i) for i, t in enumerate(held, 1)]
@@ -300,7 +303,8 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
-            The names of the columns; a category has one for each of its levels.
+            The names of the columns; a category has one for each of its levels, unless
+            these have an order.
         """
         check_is_fitted(self, "n_clusters_")
         if self._embedding is not None:
@@ -335,10 +339,11 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
             missing=self.missing if self.missing in KEEPING else "",
             bounds=bounds,
         )
-        if spec.noisy and self._embedding is not None:
+        if spec.noisy and found_in_rows(self._embedding, self.ordinal):
             raise InputError(
                 "at dp the levels of a category must not come from the rows: pass "
-                "columns of 0 and 1 instead of texts"
+                "columns of 0 and 1 instead of texts, or name levels that have an "
+                "order in ordinal="
             )
         if spec.noisy and not self._noise_is_seeded():
             spec = replace(spec, secret=secrets.token_bytes(32))
@@ -370,6 +375,8 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
             last = Answered.of(outcome.clustering, self._box, columns)
         sizes = self.cluster_sizes_.tolist()
         self._follow(self._lineage.followed(last, sizes, names))
+        for change in self.changes_:
+            self.trace_.add("change", tick=0, **change.described())
 
     def _fitted(self, clustering: Clustering, raw: Clustering, rank: Ints) -> None:
         self.n_clusters_ = clustering.k

@@ -10,7 +10,8 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.data.features import Embedding
-from afcl.data.mixed import embedding_of, has_texts
+from afcl.data.mixed import embedding_of, has_texts, is_frame
+from afcl.data.spelling import name_key
 from afcl.estimators.told import warn_user
 from afcl.exceptions import ColumnWarning, InputError
 
@@ -49,15 +50,18 @@ def warn_of_owners(y: Any, clients: Any) -> None:
 
 
 def embed(
-    tables: Sequence[Any], least: int, owners: Ints | None = None
+    tables: Sequence[Any],
+    least: int,
+    owners: Ints | None = None,
+    ordinal: Mapping[str, Sequence[Any]] | None = None,
 ) -> Embedding | None:
     """Return how these frames become tables; None: they are numbers as they are."""
-    if not any(has_texts(table) for table in tables):
+    if not ordinal and not any(has_texts(table) for table in tables):
         return None
-    if not all(hasattr(table, "columns") for table in tables):
-        raise InputError(
-            "some tables have texts and some are bare arrays: pass frames only"
-        )
+    if not all(map(is_frame, tables)):
+        why = "some tables have texts and some are bare arrays"
+        why = "ordinal= names columns of data frames" if ordinal else why
+        raise InputError(f"{why}: pass frames only")
     first = set(tables[0].columns)
     for number, table in enumerate(tables, 1):
         other = sorted(map(str, first ^ set(table.columns)))
@@ -66,7 +70,7 @@ def embed(
                 f"table {number} and table 1 differ in the column {other[0]!r}: give "
                 "every table the same columns"
             )
-    embedding, notes = embedding_of(tables, least, owners)
+    embedding, notes = embedding_of(tables, least, owners, ordinal)
     for note in notes:
         warn_user(ColumnWarning(note))
     return embedding
@@ -95,3 +99,12 @@ def public_bounds(scale: Any, embedding: Embedding | None) -> tuple[Any, Any]:
         whole[numbers] = bounds if bounds.size < whole.size else bounds[numbers]
         filled.append(whole)
     return tuple(filled), None
+
+
+def found_in_rows(
+    embedding: Embedding | None, ordinal: Mapping[str, Sequence[Any]] | None
+) -> list[str]:
+    """Return the categories whose levels nobody declared."""
+    declared = {name_key(name) for name in ordinal or ()}
+    features = () if embedding is None else embedding.features
+    return [each.name for each in features if name_key(each.name) not in declared]

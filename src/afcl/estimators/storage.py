@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from afcl._typing import AnyArray, Ints
-from afcl.core.lineage import Answered, Lineage, NumberedAnswer
+from afcl.core.lineage import Lineage
 from afcl.core.protocol import Clustering, Merge, PathLevel, Trust
 from afcl.data.features import Embedding, Feature
 from afcl.estimators import trust
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Of the files; a change that old readers cannot read raises it.
 FORMAT = 1
+#: What arrays of the last answer, as the next is compared with it, begin with.
+LAST = "last_"
 
 
 def save(model: FederatedClusterer, folder: Path) -> None:
@@ -60,8 +62,9 @@ def save(model: FederatedClusterer, folder: Path) -> None:
         "raw": _dump(model._raw, "raw", arrays),
         "seed": model._seed,
         "roster": model._roster,
-        "lineage": _dump_lineage(model._lineage, arrays),
     }
+    description["lineage"], last = model._lineage.parts()
+    arrays |= {f"{LAST}{name}": array for name, array in last.items()}
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / "arrays.npz", allow_pickle=False, **arrays)
     part = folder / "model.json.part"
@@ -107,7 +110,12 @@ def load(kind: type[ModelT], folder: Path) -> ModelT:
     if "lineage" in description:  # older files have none
         model._seed, model._roster = description["seed"], description["roster"]
         model._tables = {}
-        model._follow(_read_lineage(description["lineage"], arrays))
+        last = {
+            name.removeprefix(LAST): array
+            for name, array in arrays.items()
+            if name.startswith(LAST)
+        }
+        model._follow(Lineage.of_parts(description["lineage"], last))
     return model
 
 
@@ -235,34 +243,12 @@ def _read(
     )
 
 
-def _dump_lineage(lineage: Lineage, arrays: dict[str, AnyArray]) -> dict[str, Any]:
-    """Put the arrays of the last answer aside and return the rest."""
-    last = None if lineage.last is None else asdict(lineage.last)
-    if last is not None:
-        columns = last.pop("columns")
-        arrays |= {f"last_{name}": array for name, array in last.items()}
-    return {
-        "answers": [asdict(answer) for answer in lineage.answers],
-        "used": lineage.used,
-        "columns": None if last is None else columns,
-    }
-
-
-def _read_lineage(known: dict[str, Any], arrays: dict[str, AnyArray]) -> Lineage:
-    answers = tuple(NumberedAnswer.read(answer) for answer in known["answers"])
-    if known["columns"] is None:
-        return Lineage(answers, None, known["used"])
-    names = [field.name for field in fields(Answered) if field.name != "columns"]
-    last = {name: arrays[f"last_{name}"] for name in names}
-    return Lineage(answers, Answered(tuple(known["columns"]), **last), known["used"])
-
-
 def _embedding(known: dict[str, Any] | None) -> Embedding | None:
     """Return it again; older files and those of numbers have none."""
     if known is None:
         return None
-    features = [Feature(f["name"], tuple(f["levels"])) for f in known["features"]]
-    return Embedding(tuple(known["columns"]), tuple(features))
+    features = tuple(map(Feature.of, known["features"]))
+    return Embedding(tuple(known["columns"]), features)
 
 
 def _trust(known: dict[str, Any] | None) -> Trust | None:

@@ -104,7 +104,7 @@ def _profile(run: RunFolder) -> Html:
             for c in range(k)
         ]
         name = tag("th", run.columns[j], scope="row")
-        rows.append(tag("tr", name, tag("td", number(float(middle[j]))), cells))
+        rows.append(tag("tr", name, tag("td", _value(run, j, float(middle[j]))), cells))
     legend = (
         "Centres in the units of the data, beside the mean of all rows. The deeper the "
         "colour, the further a centre lies above (▲, orange) or below (▼, blue) that "
@@ -120,6 +120,15 @@ def _profile(run: RunFolder) -> Html:
         tag("p", legend),
         scroll_table(head, rows, "Centres of the clusters", class_="profile"),
     )
+
+
+def _value(run: RunFolder, j: int, value: float, digits: int = 3) -> str:
+    """Return a centre's value; of ranks the nearest level and the mean rank."""
+    levels = run.orders.get(run.columns[j])
+    if not levels:
+        return number(value, digits)
+    nearest = round(min(max(value, 0.0), len(levels) - 1.0))
+    return f"{levels[nearest]} ({number(value, digits)})"
 
 
 def _stabilities(run: RunFolder) -> Html:
@@ -145,14 +154,14 @@ def _cell(
     depth = min(DEPTHS, round(DEPTHS * abs(away) / most))
     sign = "" if depth == 0 else ("▲" if away > 0 else "▼")
     tip = (
-        f"Cluster {cluster}, {run.columns[j]}: {number(value, 4)}, "
+        f"Cluster {cluster}, {run.columns[j]}: {_value(run, j, value, 4)}, "
         f"{number(abs(value - middle))} {side} the mean of all rows "
         f"({abs(away):.0%} of the range)"
     )
     return tag(
         "td",
         tag("span", sign, class_="sign", aria_hidden="true"),
-        number(value),
+        _value(run, j, value),
         class_=f"mark {'up' if away > 0 else 'down'}{depth}",
         data_tip=tip,
     )
@@ -269,7 +278,7 @@ def _numbers(run: RunFolder) -> Html:
             folded_table(
                 header,
                 [
-                    [name, *(number(float(centers[c, j]), 5) for c in range(k))]
+                    [name, *(_value(run, j, float(centers[c, j]), 5) for c in range(k))]
                     for j, name in enumerate(run.columns)
                 ],
                 "The centres",

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 from afcl.report import words
+from afcl.report.answers import answers_section
 from afcl.report.clusters import clusters_section
 from afcl.report.map import map_section
 from afcl.report.markup import Html, join, section, tag
@@ -75,6 +76,7 @@ def body(run: RunFolder, state: RunState) -> Html:
         ),
         path_section(run),
         clusters_section(run),
+        answers_section(run),
         map_section(run),
         timeline_section(run),
         tag("footer", tag("p", _made_with(run))),

@@ -17,6 +17,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
 from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR, reaches
+from afcl.report.past_answers import AnswerSummary, answers_of
 from afcl.trace import Event, RunHistory, history_of, read_trace
 
 #: The answer; it is written last.
@@ -135,6 +136,8 @@ class RunFolder:
         How far that can be believed; None where the method does not say.
     sites, rounds, note, suspicions, parameters, versions
         As in ``result.json``; of suspicions the texts.
+    orders
+        Levels of the columns whose centres are mean ranks of these.
     low, span
         The agreed scale.
     history
@@ -160,8 +163,10 @@ class RunFolder:
     rounds: int | None = None
     note: str = ""
     suspicions: tuple[str, ...] = ()
+    answers: tuple[AnswerSummary, ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    orders: dict[str, tuple[str, ...]] = field(default_factory=dict)
     low: Floats | None = None
     span: Floats | None = None
     history: RunHistory = field(default_factory=RunHistory)
@@ -332,8 +337,14 @@ def _finished(
             "sites": _sites(result),
             "rounds": result.get("rounds"),
             "note": str(result.get("note") or ""),
+            "answers": answers_of(result.get("history") or ()),
             "suspicions": tuple(str(s["text"]) for s in result.get("suspicions") or ()),
             "versions": dict(result.get("versions") or {}),
+            "orders": {
+                str(each["name"]): tuple(map(str, each["levels"]))
+                for each in result.get("features") or ()
+                if each.get("ordered")
+            },
             "low": _array(scale.get("low"), history.low),
             "span": _array(scale.get("span"), history.span),
         }

@@ -13,15 +13,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.messages import Hello
-from afcl.core.terms import AskRanges
+from afcl.core.terms import CLEAR, DECLARED, AskRanges, Category
+from afcl.data.spelling import meant
 from afcl.exceptions import InputError, RejectedMessage
+from afcl.robust import ROBUST, SHARES, robust_box
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights
 from afcl.runtime.journal import AGREEMENT
@@ -48,7 +50,7 @@ MOST_OF_ALL = 0.9
 #: So many times are not told apart from more.
 BEYOND = 1e6
 
-#: "minmax", (low, high) or a mapping from column to (low, high), or None.
+#: "minmax", "robust", (low, high) or a mapping from column to (low, high), or None.
 Scale: TypeAlias = Any
 #: Records an event.
 Say = Callable[..., None]
@@ -62,15 +64,20 @@ class AgreementRequest:
     ----------
     columns : tuple of str or None
         Exactly these, in this order; None settles them among the sites.
-    scale : "minmax", bounds, or None
-        Over the sites' extremes, by public bounds, or not at all. Bounds are (low,
-        high), two numbers a column each, or a mapping from column to (low, high).
+    scale : "minmax", "robust", bounds, or None
+        Over the sites' extremes, by their quantiles, by public bounds, or not at all.
+        Bounds are (low, high), two numbers a column each, or a mapping from column to
+        (low, high).
     min_rows : int
         Fewest rows a site may have; without any row nobody takes part.
     group : int
         Extremes and medians are those of the means of groups of so many rows.
     max_rows : int
         Most rows a site may have: its weight is its number of rows.
+    categories : tuple of Category
+        Categories for everybody; one without levels has those that are found.
+    names : str
+        How names of other levels travel, see :class:`~afcl.core.terms.AskAnnouncement`.
     """
 
     columns: tuple[str, ...] | None = None
@@ -78,15 +85,18 @@ class AgreementRequest:
     min_rows: int = 1
     group: int = 1
     max_rows: int = MAX_ROWS
+    categories: tuple[Category, ...] = ()
+    names: str = CLEAR
 
     def __post_init__(self) -> None:
         if self.max_rows < 1:
             raise InputError(f"max_rows is {self.max_rows}: allow at least one row")
         if self.columns is not None:
             _check_named(self.columns)
-        if isinstance(self.scale, str) and self.scale != "minmax":
+        if isinstance(self.scale, str) and self.scale not in ("minmax", ROBUST):
             raise InputError(
-                f"scale {self.scale!r} is unknown: give 'minmax', (low, high) or None"
+                f"scale {self.scale!r} is unknown: give 'minmax', 'robust', "
+                "(low, high) or None"
             )
         if isinstance(self.scale, Mapping):
             for column, (low, high) in self.scale.items():
@@ -100,6 +110,16 @@ class AgreementRequest:
     def extremes(self) -> bool:
         """Whether the sites must tell their extremes and medians."""
         return isinstance(self.scale, str)
+
+    @property
+    def quantiles(self) -> bool:
+        """Whether the sites must tell quantiles as well."""
+        return isinstance(self.scale, str) and self.scale == ROBUST
+
+    @property
+    def private(self) -> bool:
+        """Whether rows must not tell which levels there are, nor fill each other."""
+        return self.names == DECLARED
 
 
 def _check_named(columns: Sequence[str]) -> None:
@@ -122,11 +142,14 @@ class Agreement:
         The scale of these columns.
     n_rows : int
         Rows of everybody who agreed.
+    categories : tuple of Category
+        Those among the columns, which have one for every level.
     """
 
     columns: tuple[str, ...]
     box: Box
     n_rows: int
+    categories: tuple[Category, ...] = field(default=(), kw_only=True)
 
 
 class Settled(NamedTuple):
@@ -220,7 +243,8 @@ class RollCall:
             raise InputError("no client is there at the start")
         request = AgreementRequest(**self._asked)
         under_way = self._flights.under_way
-        ask = encode(AskRanges(self._run, request.extremes, request.group))
+        about = request.extremes, request.group, request.quantiles or None
+        ask = encode(AskRanges(self._run, *about))
         for client in members:
             ticket = self._transport.send(client, AGREEMENT, ask)
             under_way[ticket] = Flight(client, AGREEMENT, 0)
@@ -257,7 +281,8 @@ class RollCall:
             if flight is DUPLICATE:
                 say("duplicate", client=client)
                 return
-            ranges = check_ranges(decode(answer.data), request.extremes)
+            payload = decode(answer.data)
+            ranges = check_ranges(payload, request.extremes, request.quantiles)
             check_rows(ranges.n_rows, request.max_rows)
             if self._typical is None and np.isnan(ranges.low).any():
                 raise RejectedMessage("a column has no value, where nobody lacks one")
@@ -279,7 +304,7 @@ class RollCall:
         """Believe it: simulated clients have no keys of their own."""
 
 
-def check_ranges(payload: Any, extremes: bool) -> Ranges:
+def check_ranges(payload: Any, extremes: bool, quantiles: bool = False) -> Ranges:
     """Return an answer to the agreement, or refuse what no honest client says."""
     if not isinstance(payload, Ranges):
         raise RejectedMessage(
@@ -292,7 +317,22 @@ def check_ranges(payload: Any, extremes: bool) -> Ranges:
         raise RejectedMessage("ranges are not finite")
     if not np.array_equal(np.isnan(payload.low), np.isnan(payload.high)):
         raise RejectedMessage("a column has one extreme only")
+    if quantiles or payload.quantiles is not None:
+        _check_quantiles(payload, quantiles)
     return payload
+
+
+def _check_quantiles(ranges: Ranges, asked: bool) -> None:
+    """Refuse quantiles that nobody asked for, or that cannot be."""
+    told = ranges.quantiles
+    if not asked or told is None:
+        raise RejectedMessage("quantiles are told if, and only if, they are asked for")
+    if told.shape != (len(SHARES), ranges.n_features) or told.dtype != np.float64:
+        raise RejectedMessage("quantiles do not fit their number of columns")
+    known = ~np.isnan(ranges.low)
+    inside = np.vstack([ranges.low, told, ranges.high])[:, known]
+    if not (np.isnan(told[:, ~known]).all() and (inside[1:] >= inside[:-1]).all()):
+        raise RejectedMessage("quantiles do not rise from one extreme to the other")
 
 
 def check_rows(n_rows: int, max_rows: int) -> None:
@@ -325,6 +365,8 @@ def agreed_box(
         )
     if scale is None:
         return Settled(no_box(n_features), [])
+    if isinstance(scale, str) and scale == ROBUST:
+        return Settled(*robust_box(ranges))
     if isinstance(scale, str):
         lows = np.array([each.low for each in ranges])
         return Settled(*supported_box(lows, np.array([each.high for each in ranges])))
@@ -333,7 +375,9 @@ def agreed_box(
     try:
         low, high = scale
     except (TypeError, ValueError):
-        raise InputError("scale must be 'minmax', (low, high) or None") from None
+        raise InputError(
+            "scale must be 'minmax', 'robust', (low, high) or None"
+        ) from None
     box = given_box(low, high)
     if box.low.shape[0] != n_features:
         raise InputError(
@@ -401,6 +445,7 @@ def _stretch_note(
 def _box_by_name(
     bounds: Mapping[str, tuple[float, float]], columns: Sequence[str]
 ) -> Box:
+    bounds = {meant(name, columns) or name: pair for name, pair in bounds.items()}
     missing = [column for column in columns if column not in bounds]
     if missing:
         raise InputError(

@@ -35,7 +35,7 @@ from afcl.methods import load_payloads
 #: How every message begins.
 MAGIC = b"AFCL"
 #: Version of the layout above, and of what messages consist of.
-FORMAT = 4
+FORMAT = 5
 #: Types of arrays that travel.
 DTYPES = ("<f8", "<i8", "<f4", "|b1")
 #: Bytes of a number of each type.

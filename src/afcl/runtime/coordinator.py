@@ -38,7 +38,7 @@ from afcl.runtime.journal import AGREEMENT, COORDINATOR, LEFT, Entry, Journal
 from afcl.runtime.refusals import TOO_MANY, Refusals
 from afcl.runtime.requirements import requirements
 from afcl.runtime.transport import Failure, Reply, Transport
-from afcl.scale import Box
+from afcl.scale import MIDDLE, Box
 from afcl.texts import plain
 from afcl.trace import SCHEMA, Trace
 
@@ -244,7 +244,8 @@ class Coordinator:
         spec = self.spec
         options = json.dumps(dict(spec.options), sort_keys=True)
         run = (spec.run, spec.method.name, options, spec.seed)
-        terms = Terms(*run, -1, agreed.box, agreed.n_rows, agreed.columns)
+        settled = (agreed.box, agreed.n_rows, agreed.columns)
+        terms = Terms(*run, -1, *settled, agreed.categories or None)
         if self._agreement.live:
             self._record(Entry(COORDINATOR, AGREEMENT, encode(terms)))
         return terms
@@ -510,9 +511,10 @@ class Coordinator:
 
 def _or_typical(extremes: Floats, box: Box) -> Floats:
     """Return extremes, where there is no value those of what stands for it."""
-    if box.typical is None:
-        return extremes
-    return np.where(np.isnan(extremes), box.typical, extremes)
+    typical = box.typical
+    if typical is None:
+        typical = box.unscale(np.full(box.low.shape, MIDDLE))
+    return np.where(np.isnan(extremes), typical, extremes)
 
 
 def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:

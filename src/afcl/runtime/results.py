@@ -230,16 +230,36 @@ def describe_simulated(
 
 def embedding_of(result: Mapping[str, Any]) -> Embedding | None:
     """Return how files became tables of numbers; None: they were all numbers."""
-    features = tuple(
-        Feature(each["name"], tuple(each["levels"]))
-        for each in result.get("features", ())
-    )
+    unknown = [f["name"] for f in result.get("features", ()) if f.get("hashed")]
+    if unknown:
+        raise InputError(
+            f"the levels of {unknown[0]!r} are known to the sites alone: take the "
+            "result of one of them"
+        )
+    features = tuple(map(Feature.of, result.get("features", ())))
     dates = tuple(result.get("dates", ()))
     if not (features or dates):
         return None
-    of = {column: each.name for each in features for column in each.columns}
-    columns = dict.fromkeys(of.get(name, name) for name in result["columns"])
-    return Embedding(tuple(columns), features, dates)
+    return Embedding.of_names(result["columns"], features, dates)
+
+
+def describe_features(
+    features: Sequence[Feature], result: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return what ``result.json`` says of categories.
+
+    Of levels with an order it has the one that every centre is nearest to; the centres
+    themselves have mean ranks there.
+    """
+    found = []
+    for feature in features:
+        content = feature.content()
+        if feature.ordered and result["centers"] is not None:
+            place = result["columns"].index(feature.name)
+            ranks = [center[place] for center in result["centers"]]
+            content["centers"] = [feature.nearest(rank) for rank in ranks]
+        found.append(content)
+    return found
 
 
 def tree_of(clustering: Clustering) -> dict[str, Any] | None:

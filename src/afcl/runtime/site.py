@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -30,9 +31,10 @@ from afcl.gaps import IMPUTE, completed, fill, has_gaps
 from afcl.methods import get_method
 from afcl.privacy.grouping import group_rows
 from afcl.privacy.levels import parse_level
+from afcl.robust import quantiles_of
 from afcl.runtime.agreement import select
 from afcl.runtime.codec import decode, encode
-from afcl.scale import MIDDLE, Box, Ranges, given_box, ranges_of
+from afcl.scale import MIDDLE, Box, Ranges, given_box, no_box, ranges_of
 
 #: What a request from somebody hostile may run into.
 ODD = (
@@ -43,6 +45,8 @@ ODD = (
     TypeError,
     ValueError,
 )
+#: Numbers in the rows that quantiles are taken of, where these are kept elsewhere.
+SAMPLED = 1 << 22
 NO_BOX = "the agreed box does not fit these rows"
 #: Of noise that would not cover what other rows say of a row with gaps.
 NO_GAPS = (
@@ -115,6 +119,25 @@ class Site:
         raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
 
     def _ranges(self, asked: AskRanges) -> Ranges:
+        ranges = self._plain_ranges(asked)
+        if not (asked.quantiles and asked.extremes):
+            return ranges
+        return replace(ranges, quantiles=quantiles_of(self._sample(asked.group)))
+
+    def _sample(self, group: int) -> Floats:
+        """Return what quantiles are taken of: what extremes are, or many of the rows.
+
+        Rows that are kept elsewhere are drawn with a fixed seed.
+        """
+        if isinstance(self.rows, np.ndarray):
+            return shown_rows(self.rows, group)
+        n, d = self.rows.shape
+        wanted = min(n, max(1, SAMPLED // d))
+        index = np.random.default_rng(0).choice(n, wanted, replace=False)
+        rows: Rows = self.rows.within(no_box(d))
+        return rows.take(np.sort(index))
+
+    def _plain_ranges(self, asked: AskRanges) -> Ranges:
         if isinstance(self.rows, np.ndarray) and asked.group > 1:
             shown = shown_rows(self.rows, asked.group)
             return ranges_of(self.rows, asked.extremes, shown)

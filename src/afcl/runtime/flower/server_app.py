@@ -10,7 +10,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from afcl.exceptions import AfclError
 from afcl.runtime.flower.engine import GridEngine
-from afcl.runtime.live.server import serve_run, write_failure
+from afcl.runtime.live.going_on import serve_folder
+from afcl.runtime.live.server import write_failure
 
 app = ServerApp()
 
@@ -20,7 +21,7 @@ def main(grid: Grid, context: Context) -> None:
     """Serve the run; what goes wrong is left in the folder for ``afcl serve``."""
     folder = Path(str(context.run_config["out"]))
     try:
-        serve_run(GridEngine(grid), folder)
+        serve_folder(GridEngine(grid), folder)
     except Exception as error:
         reason = str(error) if isinstance(error, AfclError) else repr(error)
         write_failure(folder, reason)

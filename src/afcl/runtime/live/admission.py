@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from afcl._typing import ClientId
 from afcl.core.messages import Hello, refuse_unless
 from afcl.core.tasks import SecureHello
-from afcl.core.terms import AskAnnouncement, Noted, Refusal
+from afcl.core.terms import Aside, AskAnnouncement, Noted, Refusal
+from afcl.data.features import Embedding
 from afcl.exceptions import RejectedMessage
 from afcl.privacy.identity import mask_key, verify
 from afcl.runtime.agreement import AgreementRequest, Say
@@ -26,6 +27,7 @@ from afcl.runtime.codec import decode, encode
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.announcement import Announcement, check, check_owner
 from afcl.runtime.live.engine import Engine
+from afcl.runtime.live.kinds import features_of
 from afcl.runtime.live.notes import SiteAgreement
 from afcl.runtime.live.roster import Roster
 from afcl.runtime.live.settlement import admit, settle
@@ -34,6 +36,10 @@ from afcl.scale import Ranges
 
 #: Largest message accepted from a site, in bytes.
 LARGEST_MESSAGE = 64 << 20
+#: Longest message that says that a site takes no part, in bytes.
+LONGEST_ASIDE = 1 << 10
+#: What is written down of such a site.
+ASIDE = "takes no part, for want of rows without gaps; they are labelled at the end"
 
 
 class Admission:
@@ -60,6 +66,13 @@ class Admission:
         Seconds between two looks at the engine.
     enrolled
         Returns the keys that may join; None: nobody needs a key.
+    numbers
+        Sites of earlier runs by the numbers that they keep; "" for one that is free to
+        nobody.
+    unwelcome
+        Tells by its name whether a site is not let in any more.
+    expected, absence
+        Sites without which nothing begins, and for how many seconds.
     """
 
     live = True
@@ -76,6 +89,10 @@ class Admission:
         linger: float = 0.0,
         pause: float = 0.2,
         enrolled: Callable[[], Container[str]] | None = None,
+        numbers: Sequence[str] = (),
+        unwelcome: Callable[[str], bool] | None = None,
+        expected: Sequence[str] = (),
+        absence: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -85,8 +102,9 @@ class Admission:
         self.min_clients = min_clients
         self.journal = journal
         self.patience, self.linger, self.pause = patience, linger, pause
-        self.roster = Roster()
-        self._enrolled = enrolled
+        self.roster = Roster(numbers)
+        self._enrolled, self._unwelcome = enrolled, unwelcome
+        self.expected, self.absence = expected, absence
         self._clock, self._sleep = clock, sleep
         self._say: Say = _silent
         self._agreement: SiteAgreement | None = None
@@ -102,6 +120,8 @@ class Admission:
         self._flights: dict[Ticket, ClientId] = {}
         self._delivered: dict[Ticket, ClientId] = {}
         self._greeted: set[ClientId] = set()
+        #: Clients that take no part, and are told the end.
+        self._aside: set[ClientId] = set()
         self._here: set[int] = set()
         self._inbox: list[Reply | Failure] = []
         #: Clients that could be asked something since the last tick.
@@ -123,11 +143,11 @@ class Admission:
         longer, however many of them there come.
         """
         self._say = say
-        enough: float | None = None
+        begun, enough = self._clock(), None
         while True:
             self._look()
             waiting = [a for a in self.roster.announced if a in self._here]
-            if len(waiting) < self.min_clients:
+            if len(waiting) < self.min_clients or self._misses(waiting, begun):
                 enough = None
             else:
                 enough = self._clock() if enough is None else enough
@@ -139,6 +159,12 @@ class Admission:
                 if agreement is not None:
                     return agreement
             self._sleep(self.pause)
+
+    def _misses(self, waiting: Iterable[int], begun: float) -> bool:
+        """Whether somebody is not here who is waited for."""
+        here = {self.roster.announced[address].name for address in waiting}
+        late = self._clock() - begun >= self.absence
+        return not late and not here.issuperset(self.expected)
 
     def _awaited(self) -> list[int]:
         """Return who was asked to announce itself, and may yet do so."""
@@ -182,13 +208,18 @@ class Admission:
         Who was refused then had a vote on the columns, so these are given now.
         """
         self._say = say
-        same = replace(self.request, columns=self.roster.columns)
+        terms = self.roster.terms
+        assert terms is not None
+        categories = terms.categories or ()
+        named = Embedding.of_names(terms.columns, features_of(categories)).columns
+        same = replace(self.request, columns=named, categories=categories)
         self._agreement, _, _ = settle(same, self.roster.founders)
 
     def ranges(self, client: ClientId) -> Ranges:
         """Return the rows and the extremes that a client has announced."""
         assert self._agreement is not None
-        return self.roster.site(client).ranges(self._agreement.columns)
+        embedding = self._agreement.embedding
+        return self.roster.site(client).under(embedding.columns).ranges(embedding)
 
     def check_key(self, hello: Hello) -> None:
         """Refuse a mask key that the site has not signed, before others see it."""
@@ -235,7 +266,8 @@ class Admission:
         for address in sorted(self._here - known):
             request, challenge = self.request, secrets.token_hex(16)
             about = (request.extremes, request.group, challenge)
-            ask = encode(AskAnnouncement(self.run, *about))
+            kinds = (request.categories, request.names)
+            ask = encode(AskAnnouncement(self.run, *about, *kinds))
             self._challenges[address] = challenge
             self._asked[self.engine.send(address, ask)] = (address, self._clock())
 
@@ -249,6 +281,9 @@ class Admission:
         elif ticket in self._flights:
             client = self._flights.pop(ticket)
             self._delivered[ticket] = client
+            if _is_aside(answer):
+                self._aside.add(client)
+                answer = Failure(ticket, client, ASIDE)
             self._inbox.append(replace(answer, client=client))
         elif ticket in self._delivered:
             self._say("duplicate", client=self._delivered[ticket])
@@ -291,6 +326,11 @@ class Admission:
     def _check_owner(self, site: Announcement, challenge: str) -> None:
         """Refuse who is not enrolled, or comes under a name that is another's."""
         check_owner(site, self.run, challenge)
+        refuse_unless(
+            self._unwelcome is None or not self._unwelcome(site.name),
+            f"{site.name} was forgotten here, as it was asked for: choose another name "
+            "with --name to take part again",
+        )
         if self._enrolled is not None:
             refuse_unless(
                 site.identity in self._enrolled(),
@@ -331,7 +371,7 @@ class Admission:
         return [
             client
             for client, address in sorted(self.roster.addresses.items())
-            if address in self._here and client not in busy
+            if address in self._here and client not in busy | self._aside
         ]
 
     def send(self, client: ClientId, contact: int, data: bytes) -> Ticket:
@@ -408,6 +448,16 @@ class Admission:
                 break
             self._sleep(self.pause)
         return noted
+
+
+def _is_aside(answer: Reply | Failure) -> bool:
+    """Whether a site says that it takes no part; other messages are not looked at."""
+    if isinstance(answer, Failure) or len(answer.data) > LONGEST_ASIDE:
+        return False
+    try:
+        return isinstance(decode(answer.data), Aside)
+    except RejectedMessage:
+        return False
 
 
 def _is_noted(answer: Reply | Failure) -> bool:

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl._typing import Floats
 from afcl.core.messages import payload, refuse_unless
+from afcl.core.terms import Category
+from afcl.data.features import Embedding, level_key
 from afcl.data.unit_check import ColumnStats
 from afcl.exceptions import InputError, RejectedMessage
-from afcl.gaps import has_gaps
 from afcl.privacy.identity import announcement, verify
-from afcl.runtime.agreement import LARGEST, quoted, select
+from afcl.runtime.agreement import LARGEST, quoted
 from afcl.runtime.codec import is_text
+from afcl.runtime.live.spelling import called
 from afcl.scale import Ranges, ranges_of
 
 #: Longest name of a site, a column or a unit.
@@ -38,10 +40,16 @@ class Announcement:
     Reveals the number of rows, the names of all columns and their units, and of every
     column the exact minimum, maximum and median at this site: values of single rows.
     With public bounds (or no scaling) `low`, `high` and `middle` are empty, as they are
-    without rows; then it reveals nothing but names, units and the number of rows.
+    without rows; then it reveals nothing but names, units and the number of rows. Of a
+    category they are NaN, and it reveals instead which levels are in a few rows of the
+    site at least, by their names or hashed. A column that has no value at all is not
+    announced.
 
     An enrolled site shows by a signature of the challenge it was asked with that the
     name is its own; `identity` is its public key.
+
+    `names_key` shows whose hashes mean the same ("": names are as they are), `may_lack`
+    says that something may stand for columns that it lacks.
     """
 
     name: str
@@ -53,20 +61,51 @@ class Announcement:
     middle: Floats
     identity: str = ""
     signature: str = ""
+    categories: tuple[Category, ...] = ()
+    names_key: str = ""
+    may_lack: bool = False
 
-    def ranges(self, columns: Sequence[str]) -> Ranges:
-        """Return the rows and the extremes of these columns, if it tells them."""
-        places = self._places(columns)
-        return Ranges(self.n_rows, len(columns), self.low[places], self.high[places])
+    @property
+    def levels(self) -> dict[str, Category]:
+        """Its categories by name."""
+        return {each.name: each for each in self.categories}
+
+    def under(self, names: Sequence[str]) -> Announcement:
+        """Return the same with the agreed spelling of its columns."""
+        new = called(self.columns, names)
+        if all(new[column] == column for column in self.columns):
+            return self
+        kinds = tuple(replace(each, name=new[each.name]) for each in self.categories)
+        columns = tuple(new[column] for column in self.columns)
+        return replace(self, columns=columns, categories=kinds)
+
+    def ranges(self, embedding: Embedding) -> Ranges:
+        """Return the rows and the extremes of these columns, if it tells them.
+
+        Columns of levels are 0 and 1; those that it lacks have none.
+        """
+        names = embedding.names
+        low, high, _, _ = self.stats(names)
+        if low.size and embedding.features:
+            has = [each for each in embedding.features if each.name in self.columns]
+            own = {column for each in has for column in each.columns}
+            is_level = np.array([name in own for name in names])
+            low, high = np.where(is_level, 0.0, low), np.where(is_level, 1.0, high)
+        return Ranges(self.n_rows, len(names), low, high)
 
     def stats(self, columns: Sequence[str]) -> ColumnStats:
-        """Return where these columns lie, or nothing if it does not tell."""
-        places = self._places(columns)
-        low, high = self.low[places], self.high[places]
-        return ColumnStats(low, high, self.middle[places], high - low)
+        """Return where these columns lie, or nothing if it does not tell.
 
-    def _places(self, columns: Sequence[str]) -> Ints:
-        return select(columns if self.low.size else (), self.columns)
+        Those that it lacks lie nowhere.
+        """
+        known = columns if self.low.size else ()
+        places = {column: place for place, column in enumerate(self.columns)}
+        at = np.array([places.get(column, -1) for column in known], dtype=np.int64)
+        padded = [
+            np.append(part, np.nan) for part in (self.low, self.high, self.middle)
+        ]
+        low, high, middle = (part[at] for part in padded)
+        return ColumnStats(low, high, middle, high - low)
 
 
 def announce(
@@ -76,6 +115,7 @@ def announce(
     units: Mapping[str, str],
     extremes: bool,
     shown: Floats | None = None,
+    categories: Sequence[Category] = (),
 ) -> Announcement:
     """Return what a site says of itself.
 
@@ -91,6 +131,9 @@ def announce(
         Whether minima, maxima and medians are asked for.
     shown : ndarray of shape (n_groups, n_columns), optional
         What stands for the rows there, such as the means of groups of them.
+    categories : sequence of Category
+        Those among the columns, and what is told of them; no row tells anything else
+        there (NaN).
 
     Raises
     ------
@@ -108,13 +151,26 @@ def announce(
         T = X if shown is None else shown
         known = ranges_of(T)
         low, high = known.low, known.high
-        middle = np.nanmedian(T, axis=0) if has_gaps(T) else np.median(T, axis=0)
+        middle = _medians(T)
     own = plain_units(columns, units)
-    made = Announcement(name, X.shape[0], tuple(columns), own, low, high, middle)
+    made = Announcement(
+        *(name, X.shape[0], tuple(columns), own, low, high, middle),
+        categories=tuple(categories),
+    )
     try:
         return check(made, extremes)
     except RejectedMessage as error:
         raise InputError(str(error)) from error
+
+
+def _medians(X: Floats) -> Floats:
+    """Return the medians of columns; NaN of those without a value."""
+    held = ~np.isnan(X).all(axis=0)
+    if held.all() and not np.isnan(X).any():
+        return np.asarray(np.median(X, axis=0))
+    medians = np.full(X.shape[1], np.nan)
+    medians[held] = np.nanmedian(X[:, held], axis=0)
+    return medians
 
 
 def plain_units(columns: Sequence[str], units: Mapping[str, str]) -> tuple[str, ...]:
@@ -152,6 +208,7 @@ def check(payload: object, extremes: bool) -> Announcement:
         f"{payload.name}: the number of rows must be in 0 … {MOST_ROWS}",
     )
     _check_columns(payload)
+    _check_categories(payload)
     _check_extremes(payload, len(payload.columns) if extremes and n_rows else 0)
     return payload
 
@@ -207,6 +264,34 @@ def _check_columns(site: Announcement) -> None:
     )
 
 
+def _check_categories(site: Announcement) -> None:
+    name, categories = site.name, site.categories
+    refuse_unless(
+        isinstance(categories, tuple)
+        and all(isinstance(each, Category) for each in categories),
+        f"{name}: categories must be a tuple of them",
+    )
+    named = [each.name for each in categories]
+    refuse_unless(
+        len(set(named)) == len(named) and set(named) <= set(site.columns),
+        f"{name}: a category is one of its columns, named once",
+    )
+    for each in categories:
+        keys = {level_key(level) for level in each.levels}
+        refuse_unless(
+            all(_is_text(level) and level.isprintable() for level in each.levels)
+            and "" not in keys
+            and len(keys) == len(each.levels),
+            f"{name}: a level of {each.name!r} is a word of at most {LONGEST} "
+            "characters, told once",
+        )
+    refuse_unless(
+        _is_text(site.names_key) and site.names_key.isprintable(),
+        f"{name}: what marks its key of names is a word",
+    )
+    refuse_unless(type(site.may_lack) is bool, f"{name}: it may lack columns, or not")
+
+
 def _is_text(value: Any) -> bool:
     """Whether it is a string of bearable length that can be written to a file."""
     return isinstance(value, str) and len(value) <= LONGEST and is_text(value)
@@ -222,11 +307,17 @@ def _check_extremes(site: Announcement, expected: int) -> None:
         all(part.shape == (expected,) for part in parts),
         f"{name}: expected {expected} minima, maxima and medians",
     )
+    kinds = site.levels
+    blank = np.array([c in kinds for c in site.columns], dtype=np.bool_)[:expected]
     refuse_unless(
-        all(bool((np.abs(part) <= LARGEST).all()) for part in parts),
+        all(bool(np.isnan(part[blank]).all()) for part in parts),
+        f"{name}: a category has no extremes and no median",
+    )
+    low, high, middle = (part[~blank] for part in parts)
+    refuse_unless(
+        all(bool((np.abs(part) <= LARGEST).all()) for part in (low, high, middle)),
         f"{name}: extremes and medians must be finite, and at most {LARGEST:g}",
     )
-    low, high, middle = parts
     refuse_unless(
         bool(((low <= middle) & (middle <= high)).all()),
         f"{name}: a median lies outside its column's extremes",

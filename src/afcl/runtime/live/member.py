@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from afcl._typing import Floats, Ints
+from afcl.core.messages import refuse_unless
 from afcl.core.terms import (
+    CLEAR,
+    NAMES,
+    Aside,
     AskAnnouncement,
     AskHello,
+    AskNews,
     AskStep,
     Finish,
     Noted,
@@ -29,18 +29,14 @@ from afcl.core.terms import (
     Terms,
 )
 from afcl.data.sites import SiteTable
-from afcl.data.tables import Table
 from afcl.exceptions import AfclError, RejectedMessage
-from afcl.methods import get_method
 from afcl.owner_only import write_whole
 from afcl.privacy.files import alone, kept_secret
-from afcl.privacy.identity import announcement, identity_of, private_key, sign
 from afcl.privacy.ledger import DataSet, Ledger
 from afcl.privacy.levels import PLAIN, parse_level
 from afcl.runtime.agreement import quoted
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.live.announcement import Announcement, announce, plain_units
-from afcl.runtime.live.facts import read_facts
+from afcl.runtime.live.introduction import introduction, signed
 from afcl.runtime.live.keyring import acquainted, task_of, with_proof
 from afcl.runtime.live.membership import (
     DONE,
@@ -52,21 +48,15 @@ from afcl.runtime.live.membership import (
     open_membership,
 )
 from afcl.runtime.live.sent import record_answer
+from afcl.runtime.live.standing import given_rows, standing
+from afcl.runtime.live.staying import news, place_for, publish
+from afcl.runtime.live.take_home import MEMORY, take_home
 from afcl.runtime.live.views import VIEWS, Views, home_folder
 from afcl.runtime.requirements import needs_all_rows
-from afcl.runtime.results import (
-    RESULT,
-    write_labels,
-    write_result_file,
-)
-from afcl.runtime.site import ODD, Site, digest_of, settled, shown_rows
+from afcl.runtime.site import ODD, Site, digest_of, settled
 
-#: Its method's memory.
-MEMORY = "memory.bin"
 #: What only this site knows.
 SECRET = "secret.bin"
-#: The site's labels, a line for every row of its files.
-LABELED = "labels.csv"
 #: What a site has spent, in its home unless it names another file.
 LEDGER = "ledger.json"
 
@@ -80,7 +70,7 @@ def answer(folder: Path, request: bytes) -> bytes:
     with alone(folder / SITE):
         member = open_membership(folder)
         try:
-            reply = _answer(folder, member, request)
+            reply = _answer_at(folder, member, decode(request), request)
             record_answer(folder, _home(member), member, request, reply)
             return reply
         except AfclError:
@@ -91,8 +81,23 @@ def answer(folder: Path, request: bytes) -> bytes:
             ) from error
 
 
-def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
-    asked = decode(request)
+def _answer_at(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
+    """Answer where the run of a request belongs: see :mod:`.staying`."""
+    if isinstance(asked, AskNews):
+        said = news(folder, member, asked.run)
+        if not asked.over:
+            return encode(said)
+        keep_membership(folder, replace(member, state=DONE))
+        return encode(Noted(asked.run))
+    run = _run_of(asked)
+    place = place_for(folder, member, run, isinstance(asked, AskAnnouncement))
+    reply = _answer(*place, asked, request)
+    if isinstance(asked, Finish):
+        publish(folder, place, run)
+    return reply
+
+
+def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
     run = _run_of(asked)
     if member.run not in ("", run):
         raise RejectedMessage(f"{member.name} takes part in another run")
@@ -102,7 +107,8 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
         )
         return encode(Noted(run))
     pinned = _among_members(_pinned(member, asked, request), asked)
-    source = member.open(_whole(asked)).tables[0]
+    own = member.own_rows(_whole(asked))
+    source = own.source
     found = source.fingerprint()
     if member.fingerprint not in ("", found):
         raise RejectedMessage(f"the rows of {member.name} have changed during the run")
@@ -113,18 +119,24 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
     # Before anything is said: what comes next is measured against it.
     keep_membership(folder, joined)
     if isinstance(asked, Finish):
-        _finish(folder, joined, source, asked)
+        take_home(folder, joined, own, asked)
         return encode(Noted(run))
     views = _views(folder, joined, source)
     if isinstance(asked, AskAnnouncement):
-        said = _announcement(joined, source, asked, views)
-        return encode(_signed(joined, asked, said))
+        said = introduction(joined, own, asked, views)
+        return encode(signed(joined, asked, said))
     views = replace(views, within=_within(asked.terms))
     method, parameters = settled(asked.terms)
+    given = given_rows(joined, own, asked.terms)
+    if isinstance(asked, AskHello):
+        joined, speaks = standing(joined, given, asked.terms)
+        keep_membership(folder, joined)
+        if not speaks:
+            return encode(Aside(run))
     if not method.disclosure(parameters).once:
         views.note("rows")
     secret = kept_secret(folder / SECRET)
-    site = Site(source.rows, source.columns, secret, views, member.gaps)
+    site = Site(given.rows, given.columns, secret, views, member.gaps)
     reply = _work(folder, site, request)
     if member.key and isinstance(asked, AskHello):
         return with_proof(joined, asked.terms, reply)
@@ -150,54 +162,6 @@ def _whole(asked: Any) -> str:
     return needs_all_rows(method.name, method.disclosure(parameters).level)
 
 
-def _announcement(
-    member: Membership, source: SiteTable, asked: AskAnnouncement, views: Views
-) -> Announcement:
-    """Return what the site says of itself, no more than its level allows."""
-    insists = parse_level(member.privacy)
-    if asked.extremes and insists.private:
-        raise RejectedMessage(
-            f"{member.name} takes part at {insists} and tells no extremes: give public "
-            "bounds (--ranges)"
-        )
-    group = max(asked.group, insists.group)
-
-    def make() -> Announcement:
-        rows, shown = _shown(source, group)
-        given = member.name, source.columns, rows, member.units, asked.extremes, shown
-        return announce(*given)
-
-    if not asked.extremes:
-        return make()
-    of = f"groups of {group} rows" if group > 1 else "rows"
-    kept = replace(views, run="")(f"extremes and medians of {of}", make)
-    units = plain_units(source.columns, member.units)
-    return replace(kept, name=member.name, units=units)
-
-
-def _signed(
-    member: Membership, asked: AskAnnouncement, said: Announcement
-) -> Announcement:
-    """Return the announcement that shows by the site's key that the name is its own."""
-    if not member.key:
-        return said
-    private = private_key(Path(member.key))
-    message = announcement(asked.run, asked.challenge, member.name)
-    signature = sign(private, message)
-    return replace(said, identity=identity_of(private), signature=signature)
-
-
-def _shown(source: SiteTable, group: int) -> tuple[Floats, Floats]:
-    """Return rows, and what stands for them where extremes and medians are told."""
-    if isinstance(source, Table):
-        return source.values, shown_rows(source.values, group)
-    # Only the number of rows is asked of these, and extremes and medians of what is
-    # shown: three rows say them.
-    ranges = source.ranges()
-    rows = np.broadcast_to(ranges.low, source.shape)
-    return rows, np.stack([ranges.low, source.medians(), ranges.high])
-
-
 # ------------------------------------------------------- what it holds itself to
 
 
@@ -207,7 +171,12 @@ def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
     Nothing of the rows is read for it.
     """
     if isinstance(asked, AskAnnouncement):
+        ways = ", ".join(NAMES)
+        refuse_unless(asked.names in NAMES, f"names of levels travel as one of {ways}")
         wanted = f"extremes: {asked.extremes}, groups of {asked.group}"
+        if asked.categories or asked.names != CLEAR:
+            kinds = encode((asked.names, asked.categories))
+            wanted += f", categories {hashlib.sha256(kinds).hexdigest()[:16]}"
         if member.asked not in ("", wanted):
             raise RejectedMessage(
                 f"{member.name} was asked to announce itself in another way before"
@@ -271,7 +240,7 @@ def _home(member: Membership) -> Path:
 
 def _within(terms: Terms) -> str:
     """Name columns and box: under others, views are other views."""
-    content = encode((terms.columns, terms.box))
+    content = encode((terms.columns, terms.box, *(terms.categories or ())))
     return f"columns and box {hashlib.sha256(content).hexdigest()[:16]}"
 
 
@@ -342,39 +311,3 @@ def _work(folder: Path, site: Site, request: bytes) -> bytes:
     if site.memory is not None:
         write_whole(kept, encode(site.memory))
     return reply
-
-
-def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) -> None:
-    """Label the site's own rows, and write what it takes home."""
-    if (folder / RESULT).is_file():
-        return
-    memory = folder / MEMORY
-    known = decode(memory.read_bytes()) if memory.is_file() else None
-    clustering = asked.answer.clustering()
-    method = get_method(asked.terms.method)
-    sizes = np.zeros(clustering.k, dtype=np.int64)
-
-    def counted(parts: Iterable[Ints]) -> Iterator[Ints]:
-        for labels in parts:
-            sizes[:] += np.bincount(labels, minlength=clustering.k)
-            yield labels
-
-    client = asked.terms.client
-    label = partial(method.label, clustering, memory=known, client=client)
-    site = Site(source.rows, source.columns, missing=member.gaps)
-    if isinstance(source, Table):
-        rows = site.to_label(asked.terms, clustering.centers)
-        (labels,) = counted([label(rows.table())])
-        write_labels(folder / LABELED, source.in_input_order(labels), source.ids)
-    else:
-        parts = counted(site.agreed(asked.terms).map(label))
-        write_labels(folder / LABELED, source.in_input_order(parts), source.ids)
-    result = read_facts(asked.facts, asked.terms.columns)
-    result["site"] = {
-        "name": member.name,
-        "rows": int(sizes.sum()),
-        "sizes": [int(size) for size in sizes],
-        "members": list(member.met),
-    }
-    write_result_file(folder, result, private=True)
-    keep_membership(folder, replace(member, state=DONE))

@@ -15,13 +15,14 @@ from afcl.data.sites import Sites, SiteTable, open_sites
 from afcl.data.tables import Table
 from afcl.exceptions import AfclError, InputError
 from afcl.gaps import IMPUTE, KEEPING
+from afcl.runtime.live.own_rows import OwnRows
 from afcl.runtime.requirements import needs_all_rows
 from afcl.runtime.results import write_text
 
 #: The file that holds it, in the site's folder.
 SITE = "site.json"
 #: Fields that are lists in the file.
-LISTS = ("columns", "drop", "null", "steps", "met")
+LISTS = ("columns", "drop", "date", "null", "steps", "met", "notes")
 #: What a file of rows ends with if it is a program that finds them.
 PROGRAM = ".py"
 #: What such a program defines.
@@ -41,6 +42,11 @@ class Membership:
     ----------
     data, columns, drop, missing, numeric_only
         The file and which of it counts, as in ``afcl run``.
+    categories, date
+        Its columns that are categories although they look like numbers (none: with the
+        levels that are found; others: with these and no others), and those of dates.
+    names_key
+        The file of what names of levels are hashed with (none: no secret).
     separator, decimal, encoding, null
         How text in it is written, as far as that is said.
     id
@@ -79,6 +85,11 @@ class Membership:
     coordinator, keep_sent
         For its own record: the address it joined, and whether everything it sends is
         kept in its folder.
+    stays, begun, answered
+        Whether it takes part in answer after answer (then `run` is the federation), the
+        number of the last one that began, and of the last one it has labels of.
+    notes
+        Lines for its owner on how its rows take part.
     """
 
     data: str
@@ -87,6 +98,9 @@ class Membership:
     drop: tuple[str, ...] = ()
     missing: str = "error"
     numeric_only: bool = False
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    date: tuple[str, ...] = ()
+    names_key: str = ""
     separator: str | None = None
     decimal: str | None = None
     encoding: str | None = None
@@ -120,6 +134,10 @@ class Membership:
     met: tuple[str, ...] = ()
     coordinator: str = ""
     keep_sent: bool = False
+    stays: bool = False
+    begun: int = 0
+    answered: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def gaps(self) -> str:
@@ -132,7 +150,13 @@ class Membership:
         held = tuple(table for table in opened.tables if isinstance(table, Table))
         if not held:
             raise InputError("they are too many to be read at once")
-        return Sites(held, opened.notes)
+        return Sites(held, opened.notes, opened.features)
+
+    def own_rows(self, whole: str = "") -> OwnRows:
+        """Open the site's rows as it reads them, before anything is agreed."""
+        opened = self.open(whole)
+        declared = frozenset(name for name, levels in self.categories.items() if levels)
+        return OwnRows(opened.tables[0], opened.features, declared)
 
     def open(self, whole: str = "") -> Sites[SiteTable]:
         """Make the site's rows ready to be read; bad ones end in one line.
@@ -153,7 +177,10 @@ class Membership:
             dialect=self.dialect,
             numeric_only=self.numeric_only,
             id_column=self.id,
-            with_texts=False,
+            categories=self.categories,
+            dates=self.date,
+            least=self.min_cell,
+            meeting=True,
         )
 
     @property
@@ -165,8 +192,11 @@ class Membership:
         """Let the site's own program say where the rows are."""
         if whole:
             raise InputError(f"{whole} needs all rows in memory: give --data a table")
-        told = self.columns or self.drop or self.numeric_only or self.id
-        if told or self.missing != "error" or self.dialect != UNKNOWN:
+        told = (
+            bool(self.columns or self.drop or self.numeric_only or self.id),
+            bool(self.categories or self.date),
+        )
+        if any(told) or self.missing != "error" or self.dialect != UNKNOWN:
             raise InputError(
                 "--columns, --drop, --missing, --id and the like are for tables: "
                 f"{self.data} is a program, let it choose"
@@ -212,7 +242,8 @@ def open_membership(folder: Path) -> Membership:
     try:
         fields = json.loads((folder / SITE).read_text(encoding="utf-8"))
         lists = {name: tuple(fields[name]) for name in LISTS if name in fields}
-        return Membership(**{**fields, **lists})
+        levels = {n: tuple(each) for n, each in fields.get("categories", {}).items()}
+        return Membership(**{**fields, **lists, "categories": levels})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder / SITE} cannot be read: {error}") from error
 

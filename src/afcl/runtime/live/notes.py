@@ -6,15 +6,17 @@ from __future__ import annotations
 import statistics
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from afcl.data.features import Embedding, Feature
 from afcl.data.unit_check import ColumnStats, converted_columns
-from afcl.runtime.agreement import Agreement, quoted
+from afcl.runtime.agreement import Agreement, listed, quoted
 from afcl.runtime.live.announcement import Announcement
+from afcl.runtime.live.spelling import called
 
 #: A site with a smaller part of the median number of rows than this is noted.
 SMALL = 0.05
@@ -31,17 +33,41 @@ class SiteAgreement(Agreement):
     Attributes
     ----------
     units : tuple of str
-        One per column, "" where no accepted site declares one.
+        One per column of the sites' files, "" where no accepted site declares one.
     rows : dict from str to int
         The accepted sites by name, sorted, and their numbers of rows.
     stats : ColumnStats
-        Of shape (n_sites, n_columns) in the order of `rows`, or (n_sites, 0) if they
+        Of shape (n_sites, n_numbers) in the order of `rows`, or (n_sites, 0) if they
         are not known.
+    lacking : mapping from str to tuple of str
+        Columns that accepted sites lack, by the site.
+    names_key : str
+        Marks the key that names of levels are hashed with.
     """
 
     units: tuple[str, ...]
     rows: dict[str, int]
     stats: ColumnStats
+    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names_key: str = ""
+
+    @cached_property
+    def embedding(self) -> Embedding:
+        """Columns of the sites' files, and how they become those of the tables."""
+        features = [Feature(each.name, each.levels) for each in self.categories]
+        return Embedding.of_names(self.columns, features)
+
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns that are no categories."""
+        kinds = {each.name for each in self.categories}
+        return tuple(c for c in self.embedding.columns if c not in kinds)
+
+    def held(self, site: Announcement) -> dict[str, int]:
+        """Return how many sites have each column, this one not counted."""
+        others = [name for name in self.rows if name != site.name]
+        missed = Counter(c for name in others for c in self.lacking.get(name, ()))
+        return {c: len(others) - missed[c] for c in self.embedding.columns}
 
     @cached_property
     def typical(self) -> ColumnStats:
@@ -76,20 +102,26 @@ def constant_columns(agreement: SiteAgreement) -> list[str]:
     low, high = agreement.stats.low, agreement.stats.high
     if not low.size:
         return []
-    flat = np.flatnonzero(low.min(axis=0) == high.max(axis=0))
+    flat = np.flatnonzero(np.fmin.reduce(low) == np.fmax.reduce(high))
     if not flat.size:
         return []
-    names = [agreement.columns[column] for column in flat]
+    names = [agreement.numbers[column] for column in flat]
     return [f"without effect, as all rows have one value there: {quoted(names)}"]
 
 
 def site_notes(agreement: SiteAgreement, site: Announcement) -> list[str]:
     """Return what the coordinator should know of a site that is accepted."""
     notes = []
-    agreed = set(agreement.columns)
+    agreed = set(agreement.embedding.columns)
     unused = [column for column in site.columns if column not in agreed]
     if unused:
         notes.append(f"{site.name}: not used: {quoted(unused)}")
+    lacking = lacks(site, agreement.embedding.columns)
+    if lacking:
+        notes.append(
+            f"{site.name}: lacks {quoted(lacking)}, what is usual at the others stands "
+            "there"
+        )
     median = agreement.median_rows
     if site.n_rows < SMALL * median:
         notes.append(
@@ -104,7 +136,7 @@ def _unit_notes(agreement: SiteAgreement, site: Announcement) -> list[str]:
     count = len(agreement.rows) - (site.name in agreement.rows)
     if count < OTHERS or not (agreement.stats.low.size and site.low.size):
         return []
-    own = site.stats(agreement.columns)
+    own = site.stats(agreement.numbers)
     if count < MANY:
         others = [i for i, name in enumerate(agreement.rows) if name != site.name]
         found = converted_columns(
@@ -114,7 +146,7 @@ def _unit_notes(agreement: SiteAgreement, site: Announcement) -> list[str]:
         found = converted_columns(own, agreement.stats, agreement.typical)
     notes = []
     for (conversion, larger), places in found.items():
-        names = [agreement.columns[place] for place in places]
+        names = [agreement.numbers[place] for place in places]
         one = len(names) == 1
         shift = f", and {conversion.offset:g} off" if conversion.offset else ""
         notes.append(
@@ -124,6 +156,19 @@ def _unit_notes(agreement: SiteAgreement, site: Announcement) -> list[str]:
             f"({conversion.units})"
         )
     return notes
+
+
+def respelt(site: Announcement, names: Sequence[str]) -> list[str]:
+    """Note the columns of a site that go by another spelling."""
+    new = called(site.columns, names)
+    pairs = [f"{own!r} is {name!r}" for own, name in new.items() if own != name]
+    return [f"{site.name}: {listed(pairs)}"] if pairs else []
+
+
+def lacks(site: Announcement, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that a site does not have."""
+    own = set(site.columns)
+    return tuple(column for column in columns if column not in own)
 
 
 def plain_name(column: str) -> str:

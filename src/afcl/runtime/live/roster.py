@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from afcl._typing import ClientId
+from afcl.core.terms import Terms
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, Entry
 from afcl.runtime.live.announcement import Announcement
@@ -18,6 +19,11 @@ from afcl.runtime.live.announcement import Announcement
 
 class Roster:
     """The sites that have announced themselves, and those of them that were let in.
+
+    Parameters
+    ----------
+    numbers
+        Sites of earlier runs, by the numbers that they keep.
 
     Attributes
     ----------
@@ -31,20 +37,22 @@ class Roster:
         The key (or none: "") that a name was first announced with, for the whole run.
     founders : list of Announcement
         Those that the agreement was made from, if the run is taken up.
-    columns : tuple of str or None
+    terms : Terms or None
         The agreed ones, if the run is taken up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Sequence[str] = ()) -> None:
         self.names: dict[ClientId, str] = {}
         self.addresses: dict[ClientId, int] = {}
         self.announced: dict[int, Announcement] = {}
         self.owners: dict[str, str] = {}
         self.founders: list[Announcement] = []
-        self.columns: tuple[str, ...] | None = None
+        self.terms: Terms | None = None
         #: Every address under the names it announced; it may have another name now.
         self._called: dict[str, set[int]] = {}
-        self._numbers: dict[str, ClientId] = {}
+        self._numbers = {name: i for i, name in enumerate(numbers) if name}
+        #: The next number that nobody has, or ever had.
+        self._free = len(numbers)
         #: Announcements as they came, for the journal.
         self._received: dict[int, bytes] = {}
 
@@ -57,13 +65,13 @@ class Roster:
             if entry.contact != AGREEMENT:
                 continue
             if entry.client == COORDINATOR:
-                self.columns = decode(entry.data).columns
+                self.terms = decode(entry.data)
                 continue
             site: Announcement = decode(entry.data)
             address = int.from_bytes(entry.memory, "little")
             self.announce(address, site)
             self._number(entry.client, site.name, address)
-            if self.columns is None:
+            if self.terms is None:
                 self.founders.append(site)
 
     def announce(self, address: int, site: Announcement, data: bytes = b"") -> None:
@@ -82,13 +90,14 @@ class Roster:
     def let_in(self, address: int) -> Entry:
         """Give the site at an address a number; return what the journal remembers."""
         site = self.announced[address]
-        client = self._numbers.get(site.name, len(self.names))
+        client = self._numbers.get(site.name, self._free)
         self._number(client, site.name, address)
         data = self._received.get(address) or encode(site)
         return Entry(client, AGREEMENT, data, address.to_bytes(8, "little"))
 
     def _number(self, client: ClientId, name: str, address: int) -> None:
         self._numbers[name] = client
+        self._free = max(self._free, client + 1)
         self.names[client] = name
         self.addresses[client] = address
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from afcl.core.messages import Hello, Update
 from afcl.core.tasks import Part, SecureHello
-from afcl.core.terms import AskAnnouncement, Noted
+from afcl.core.terms import AskAnnouncement, Aside, News, Noted
 from afcl.exceptions import CodecError, InputError
 from afcl.owner_only import make_folder, owner_only, write_whole
 from afcl.privacy.files import alone
@@ -124,6 +124,10 @@ def kind_of(asked: Any, answer: Any, level: str) -> str:
             return "announcement"
         case Noted():
             return "receipt"
+        case News():
+            return "news"
+        case Aside():
+            return "word that it has too few rows"
         case Hello(payload=SecureHello()):
             return "first summary and mask key"
         case Hello():

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from afcl._typing import ClientId
-from afcl.core.terms import Answer, Finish
+from afcl.core.terms import CLEAR, DECLARED, HASHED, Answer, Category, Finish
 from afcl.exceptions import InputError
 from afcl.methods import get_method
+from afcl.privacy.levels import parse_level
 from afcl.runtime.agreement import MAX_ROWS, AgreementRequest, Scale
 from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
@@ -25,6 +26,7 @@ from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.enrolment import enrolled_keys
+from afcl.runtime.live.numbered import Standing
 from afcl.runtime.requirements import requirements
 from afcl.runtime.results import (
     JOURNAL,
@@ -56,6 +58,9 @@ class RunPlan:
         Nothing begins before so many sites fit.
     columns
         Exactly these, or none: what most sites have.
+    categories
+        Columns that are categories for everybody, and their levels (none: those that
+        sites name).
     ranges
         Public bounds by column; none: min-max over the sites that begin.
     max_rows
@@ -70,6 +75,8 @@ class RunPlan:
         What stands in ``result.json``.
     signed
         Whether sites show by an enrolled key who they are.
+    standing
+        How it goes on after the first answer; None: it ends with that.
     """
 
     run: str
@@ -86,6 +93,8 @@ class RunPlan:
     parameters: Mapping[str, Any] | None = None
     signed: bool = False
     max_rows: int = MAX_ROWS
+    standing: Standing | None = None
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
@@ -96,7 +105,11 @@ class RunPlan:
         """Return the plan of the run in a folder."""
         try:
             fields = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-            plan = cls(**{**fields, "columns": tuple(fields["columns"])})
+            levels = {n: tuple(v) for n, v in fields.get("categories", {}).items()}
+            lists = {"columns": tuple(fields["columns"]), "categories": levels}
+            plan = cls(**{**fields, **lists})
+            if plan.standing is not None:
+                plan = replace(plan, standing=Standing(**fields["standing"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{folder} holds no run: start one with 'afcl serve --out {folder}'"
@@ -111,7 +124,17 @@ class RunPlan:
         needed = requirements(method, parameters, scale, self.min_clients)
         min_rows = max(int(self.options.get("min_cell", 1)), needed.group)
         rows = (min_rows, needed.group, self.max_rows)
-        return AgreementRequest(self.columns or None, scale, *rows)
+        kinds = tuple(Category(*each) for each in self.categories.items())
+        names = _how_names_travel(method.disclosure(parameters).level)
+        return AgreementRequest(self.columns or None, scale, *rows, kinds, names)
+
+
+def _how_names_travel(level: str | None) -> str:
+    """Return how names of levels travel at a privacy level."""
+    known = parse_level(level) if level else None
+    if known is not None and known.private:
+        return DECLARED
+    return HASHED if known is not None and known.secure else CLEAR
 
 
 def write_failure(folder: Path, reason: str) -> None:
@@ -127,8 +150,37 @@ def read_failure(folder: Path) -> str | None:
     return str(json.loads(path.read_text(encoding="utf-8"))["reason"])
 
 
-def serve_run(engine: Engine, folder: Path) -> None:
-    """Run the plan of a folder to its end, taking up where it was interrupted."""
+def serve_run(
+    engine: Engine,
+    folder: Path,
+    *,
+    door: Path | None = None,
+    numbers: Sequence[str] = (),
+    unwelcome: Callable[[str], bool] | None = None,
+    expected: Sequence[str] = (),
+    absence: float = 0.0,
+    named: Callable[[Finished, Mapping[ClientId, str]], Mapping[str, Any]]
+    | None = None,
+) -> None:
+    """Run the plan of a folder to its end, taking up where it was interrupted.
+
+    Parameters
+    ----------
+    engine
+        What carries the messages.
+    folder
+        The run's.
+    door
+        Where the enrolled keys are (the run's folder).
+    numbers
+        Sites of earlier runs, by the numbers that they keep.
+    unwelcome
+        Tells by its name whether a site is not let in any more.
+    expected, absence
+        Sites without which nothing begins, and for how many seconds.
+    named
+        Returns what is added to the result: how its clusters are called.
+    """
     plan = RunPlan.read(folder)
     spec = Spec(
         get_method(plan.method),
@@ -147,7 +199,11 @@ def serve_run(engine: Engine, folder: Path) -> None:
             journal,
             patience=plan.patience,
             linger=plan.linger,
-            enrolled=partial(enrolled_keys, folder) if plan.signed else None,
+            enrolled=partial(enrolled_keys, door or folder) if plan.signed else None,
+            numbers=numbers,
+            unwelcome=unwelcome,
+            expected=expected,
+            absence=absence,
         )
         coordinator = Coordinator(
             spec,
@@ -159,7 +215,12 @@ def serve_run(engine: Engine, folder: Path) -> None:
             patience=plan.patience,
         )
         finished = coordinator.run()
-        result = _result(plan, finished, admission.roster.names)
+        names = admission.roster.names
+        result = _result(plan, finished, names)
+        if named is not None:
+            result |= named(finished, names)
+            for change in result["changes"]:
+                recorder.trace.add("change", tick=0, **change, at=time.time())
         noted = admission.announce_end(_farewell(finished, result), plan.grace)
         text = f"told the end to {', '.join(noted)}"
         recorder.trace.add("note", tick=0, text=text, at=time.time())
@@ -196,7 +257,12 @@ def _result(
     heard = sorted(finished.tallies)
     sites = [describe_site(finished, client, names[client]) for client in heard]
     columns, parameters = finished.terms.columns, plan.parameters or {}
-    return describe(finished, finished.clustering, columns, sites, parameters)
+    result = describe(finished, finished.clustering, columns, sites, parameters)
+    result["features"] = [
+        asdict(each) if each.hashed else {"name": each.name, "levels": each.levels}
+        for each in finished.terms.categories or ()
+    ]
+    return result
 
 
 def _farewell(
@@ -206,7 +272,7 @@ def _farewell(
 
     The tree stays here too: it counts rows per seed, finer than any cluster.
     """
-    own = ("sites", "tree", "notes")
+    own = ("sites", "tree", "notes", "history")
     kept = {k: v for k, v in result.items() if k not in own}
     shown = json.dumps(kept)
     answer = Answer.of(finished.clustering)

@@ -6,9 +6,10 @@ for comes one agreement, frozen from then on; who comes later is measured agains
 All of it is pure: lines for people are returned, never printed, and no answer depends
 on the order in which the announcements came.
 
-What is refused and what is only noted: a site that lacks a column or rows, or declares
-another unit, is refused. A column that merely *looks* as if it were in another unit is
-noted, because sites may really differ.
+What is refused and what is only noted: a site that lacks a column or rows, takes a
+column for something else, or declares another unit, is refused. A column that merely
+*looks* as if it were in another unit is noted, because sites may really differ. A site
+that allows it may lack a column that two others have.
 """
 
 from __future__ import annotations
@@ -16,27 +17,36 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
-from afcl.data.unit_check import ColumnStats
+from afcl.core.terms import Category
 from afcl.runtime.agreement import (
     AgreementRequest,
-    Scale,
-    agreed_box,
     listed,
-    notes_on,
     quoted,
     too_many_rows,
 )
+from afcl.runtime.live.agreed import agree_on, declared_units
 from afcl.runtime.live.announcement import Announcement
+from afcl.runtime.live.kinds import (
+    categories_among,
+    other_key,
+    other_kind,
+    settled_levels,
+    usual_key,
+)
 from afcl.runtime.live.notes import (
     SiteAgreement,
     constant_columns,
+    lacks,
     plain_name,
+    respelt,
     rows_text,
     site_notes,
     spellings,
 )
+from afcl.runtime.live.spelling import one_name_each
+
+#: Fewest others that must have a column which a site may lack.
+HOLDERS = 2
 
 
 def settle(
@@ -62,15 +72,18 @@ def settle(
     Raises
     ------
     InputError
-        If an agreed column has no bounds although bounds are given.
+        If an agreed column has no bounds although bounds are given, or a category no
+        levels although rows must not tell them.
 
     Notes
     -----
     Refused are, in this order: sites whose names differ at most by case (all of them),
-    sites with too few or too many rows, sites that lack an agreed column, sites that
-    declare another unit. Each step looks only at the sites that are left.
+    sites with too few or too many rows, sites that take a column for something else,
+    sites that lack an agreed column, sites that declare another unit, sites that hash
+    names of levels otherwise. Each step looks only at the sites that are left.
 
-    Unless named, the agreed columns are those that more than half of the sites have.
+    Columns go by one spelling: that which is named, or most frequent. Unless named, the
+    agreed columns are those that more than half of the sites have.
     They come in the order of the site that has most of them (of several, the first by
     name); what that one lacks follows in the order of the next such site.
 
@@ -82,16 +95,22 @@ def settle(
     sites.sort(key=lambda site: site.name)
     sites = _sift(sites, refusals, lambda site: _too_few(site, request.min_rows))
     sites = _sift(sites, refusals, lambda site: _too_many(site, request.max_rows))
+    names = one_name_each([site.columns for site in sites], _named(request))
+    respellings = {site.name: respelt(site, names) for site in sites}
+    sites = [site.under(names) for site in sites]
     columns = request.columns or _common(sites)
     notes = [] if request.columns else spellings(sites, columns)
-    fitting = _sift(sites, refusals, lambda site: _lacks(site, columns))
+    kinds = categories_among(columns, sites, _declared(request))
+    fitting = _sift(sites, refusals, lambda site: other_kind(site, columns, kinds))
+    fitting, categories, left_out = _fitting(request, columns, kinds, fitting, refusals)
     if sites and columns and not fitting:
         notes.append(f"no site has all of {quoted(columns)}: name the columns to use")
-    units = _units(columns, fitting)
-    fitting = _sift(fitting, refusals, lambda site: _other_units(site, columns, units))
     if not fitting:
         return None, refusals, notes
-    agreement, own = _agreement(request.scale, columns, fitting)
+    notes += [note for site in fitting for note in respellings[site.name]]
+    notes += left_out.values()
+    columns = tuple(column for column in columns if column not in left_out)
+    agreement, own = agree_on(request, columns, categories, fitting)
     notes += own
     notes += constant_columns(agreement)
     for site in fitting:
@@ -119,16 +138,21 @@ def admit(
     notes : list of str
         Lines for the coordinator, none about a site that is refused.
     """
+    columns, known = agreement.embedding.columns, agreement.categories
+    respellings = respelt(site, columns)
+    site = site.under(columns)
     refusal = (
         _resembles(site.name, agreement.rows)
         or _too_few(site, request.min_rows)
         or _too_many(site, request.max_rows)
-        or _lacks(site, agreement.columns)
-        or _other_units(site, agreement.columns, agreement.units)
+        or other_kind(site, columns, {each.name for each in known})
+        or _other_units(site, columns, agreement.units)
+        or (other_key(site, agreement.names_key) if known else None)
+        or _lacks(site, columns, agreement.held(site), request.private)
     )
     if refusal:
         return refusal, []
-    notes = site_notes(agreement, site)
+    notes = respellings + site_notes(agreement, site)
     before = agreement.rows.get(site.name, site.n_rows)
     if site.n_rows != before:
         notes.append(
@@ -137,22 +161,58 @@ def admit(
     return None, notes
 
 
-def _agreement(
-    scale: Scale,
+def _declared(request: AgreementRequest) -> tuple[str, ...]:
+    return tuple(each.name for each in request.categories)
+
+
+def _named(request: AgreementRequest) -> tuple[str, ...]:
+    """Return the columns whose spelling the coordinator has chosen."""
+    bounded = request.scale if isinstance(request.scale, Mapping) else ()
+    given = (*(request.columns or ()), *bounded, *_declared(request))
+    return tuple(dict.fromkeys(given))
+
+
+def _fitting(
+    request: AgreementRequest,
+    columns: tuple[str, ...],
+    kinds: frozenset[str],
+    sites: Sequence[Announcement],
+    refusals: dict[str, str],
+) -> tuple[list[Announcement], tuple[Category, ...], dict[str, str]]:
+    """Return the sites that fit, their categories, and notes on columns left out.
+
+    Without a column somebody may have too little: all is asked again.
+    """
+    fitting = _alike(columns, sites, refusals, request.private)
+    if not fitting:
+        return [], (), {}
+    categories, useless = settled_levels(request, columns, fitting, kinds)
+    if not useless:
+        return fitting, categories, {}
+    left = tuple(column for column in columns if column not in useless)
+    fitting, categories, more = _fitting(request, left, kinds, fitting, refusals)
+    return fitting, categories, useless | more
+
+
+def _alike(
     columns: tuple[str, ...],
     sites: Sequence[Announcement],
-) -> tuple[SiteAgreement, list[str]]:
-    """Return what the sites agree on, and what they alone are the cause of."""
-    rows = {site.name: site.n_rows for site in sites}
-    ranges = [site.ranges(columns) for site in sites]
-    box, stretches = agreed_box(scale, ranges, columns)
-    held = list(rows.values())
-    notes = notes_on(stretches, held, list(rows).__getitem__, columns)
-    parts = zip(*(site.stats(columns) for site in sites), strict=True)
-    stats = ColumnStats(*(np.array(part) for part in parts))
-    # Again, without the refused: a unit that only they declare binds nobody.
-    units = _units(columns, sites)
-    return SiteAgreement(columns, box, sum(rows.values()), units, rows, stats), notes
+    refusals: dict[str, str],
+    private: bool,
+) -> list[Announcement]:
+    """Return the sites that have the columns, in the same units, and the same key.
+
+    Who goes may leave others with a column that too few have: all is asked again.
+    """
+    have = Counter(column for site in sites for column in site.columns)
+    left = _sift(sites, refusals, lambda site: _lacks(site, columns, have, private))
+    units = declared_units(columns, left)
+    left = _sift(left, refusals, lambda site: _other_units(site, columns, units))
+    mark = usual_key(left)
+    left = _sift(left, refusals, lambda site: other_key(site, mark))
+    if len(left) == len(sites):
+        return left
+    return _alike(columns, left, refusals, private)
 
 
 def _sift(
@@ -180,19 +240,6 @@ def _common(sites: Sequence[Announcement]) -> tuple[str, ...]:
     )
     order = dict.fromkeys(column for site in ranked for column in site.columns)
     return tuple(column for column in order if column in common)
-
-
-def _units(columns: Sequence[str], sites: Sequence[Announcement]) -> tuple[str, ...]:
-    """Return per column the unit most declared (of several, the first by name)."""
-    times = {column: Counter[str]() for column in columns}
-    for site in sites:
-        for column, unit in zip(site.columns, site.units, strict=True):
-            if unit and column in times:
-                times[column][unit] += 1
-    return tuple(
-        min(declared, key=lambda unit: (-declared[unit], unit), default="")
-        for declared in times.values()
-    )
 
 
 # ------------------------------------------- why a site is refused, and what to do
@@ -235,16 +282,24 @@ def _too_many(site: Announcement, max_rows: int) -> str | None:
     return too_many_rows(site.name, site.n_rows, max_rows)
 
 
-def _lacks(site: Announcement, columns: Sequence[str]) -> str | None:
-    """Return a line that names the agreed columns this site does not have."""
+def _lacks(
+    site: Announcement,
+    columns: Sequence[str],
+    have: Mapping[str, int],
+    private: bool,
+) -> str | None:
+    """Return a line that names the agreed columns this site has to have.
+
+    `have` are the numbers of sites that have a column.
+    """
     if not columns:
         return (
             f"{site.name} has {quoted(site.columns)}, but more than half of the sites "
             "have no column in common: give the same columns the same names"
         )
-    agreed, own = set(columns), set(site.columns)
-    lacking = [column for column in columns if column not in own]
-    if not lacking:
+    agreed, lacking = set(columns), lacks(site, columns)
+    fillable = not private and all(have.get(column, 0) >= HOLDERS for column in lacking)
+    if not lacking or (site.may_lack and fillable and len(lacking) < len(columns)):
         return None
     spare = {plain_name(c): c for c in reversed(site.columns) if c not in agreed}
     near = [spare.get(plain_name(column)) for column in lacking]
@@ -259,7 +314,9 @@ def _lacks(site: Announcement, columns: Sequence[str]) -> str | None:
         advice = "rename or add"
     else:
         advice = "add"
-    return f"{site.name} lacks {what} {listed(parts)}: {advice} {it}"
+    line = f"{site.name} lacks {what} {listed(parts)}: {advice} {it}"
+    may_fill = fillable and advice == "add"
+    return f"{line}, or join with --missing impute" if may_fill else line
 
 
 def _other_units(
@@ -270,7 +327,7 @@ def _other_units(
     wrong = [
         f"{column!r} in {own[column]}, the others in {unit}"
         for column, unit in zip(columns, units, strict=True)
-        if own[column] and unit and own[column] != unit
+        if own.get(column) and unit and own[column] != unit
     ]
     if not wrong:
         return None

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the coordinator of a federation that goes on keeps: how far it is, its answers.
+
+``standing.json`` in its folder says how far it is. Every answer has a folder below
+(``answers/0001``, …), an ordinary run's. The newest has ``lineage.json`` and
+``lineage.npz`` beside: all answers so far, who has which number, and what the next one
+is compared with.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from afcl._typing import ClientId
+from afcl.core.lineage import Answered, Lineage
+from afcl.exceptions import InputError
+from afcl.privacy.files import write_private
+from afcl.runtime.coordinator import Finished
+from afcl.runtime.live.staying import answer_folder
+from afcl.runtime.results import RESULT, read_result, write_result_file
+
+#: How far a federation is.
+STANDING = "standing.json"
+#: All answers so far, in the folder of the newest.
+LINEAGE, CELLS = "lineage.json", "lineage.npz"
+#: What the coordinator is asked to do, a file each.
+REQUESTS = "requests"
+#: The request for a new answer.
+RENEW = "renew"
+#: Requests to forget a site begin with this.
+FORGET = "forget-"
+#: Stages: an answer is being found; nothing is to be done; one is due and somebody is
+#: waited for; there will be no further one.
+RUNNING, WAITING, PENDING, OVER = "running", "waiting", "pending", "over"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a federation goes on, in seconds.
+
+    Attributes
+    ----------
+    every
+        After so long there is a new answer, whether or not something has changed; 0:
+        only if there is a reason.
+    look
+        Between two questions for news.
+    quiet
+        So long a reason waits for others.
+    forget_after
+        A site that is away for longer is left out of the next answer.
+    answers
+        The federation ends with the answer of this number; 0: it does not end.
+    """
+
+    every: float = 0.0
+    look: float = 60.0
+    quiet: float = 10.0
+    forget_after: float = 7 * 86400.0
+    answers: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a federation is.
+
+    Attributes
+    ----------
+    number, newest, stage
+        The answer that is being found, or was found last; the last one that was found
+        (0: none); what is being done.
+    reason
+        Why there is, or will be, another one.
+    expected, waiting_for
+        Who took part before and takes part in the answer that is being found; who is
+        away while one is due.
+    forgotten
+        Digests of the names of sites that were forgotten: they are not let in.
+    """
+
+    number: int = 1
+    newest: int = 0
+    stage: str = RUNNING
+    reason: str = ""
+    expected: tuple[str, ...] = ()
+    waiting_for: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, folder: Path) -> State:
+        """Return how far the federation in a folder is; it may not have begun."""
+        path = folder / STANDING
+        if not path.is_file():
+            return cls()
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        lists = ("expected", "waiting_for", "forgotten")
+        return cls(**{**fields, **{name: tuple(fields[name]) for name in lists}})
+
+    def write(self, folder: Path) -> None:
+        """Keep it, whole or not at all."""
+        text = json.dumps(asdict(self), indent=2) + "\n"
+        write_private(folder / STANDING, text.encode())
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer of this number is there."""
+        return self.number == self.newest
+
+    def has_forgotten(self, name: str) -> bool:
+        """Whether a site of this name was forgotten."""
+        return digest(name) in self.forgotten
+
+
+@dataclass(frozen=True)
+class Answers:
+    """All answers of a federation, and the numbers of its sites.
+
+    Attributes
+    ----------
+    lineage
+        The answers.
+    roster
+        Sites by number; of those that were forgotten only the number is left.
+    """
+
+    lineage: Lineage = field(default_factory=Lineage)
+    roster: tuple[str, ...] = ()
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Who took part in the newest answer."""
+        answers = self.lineage.answers
+        return answers[-1].clients if answers else ()
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether somebody who took part in the newest answer was forgotten."""
+        answers = self.lineage.answers
+        return bool(answers) and answers[-1].withdrawn
+
+    @classmethod
+    def read(cls, folder: Path, number: int) -> Answers:
+        """Return the answers up to this number; 0: none."""
+        if number < 1:
+            return cls()
+        own = answer_folder(folder, number)
+        described = json.loads((own / LINEAGE).read_text(encoding="utf-8"))
+        with np.load(own / CELLS, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        return cls(Lineage.of_parts(described, arrays), tuple(described["roster"]))
+
+    def write(self, folder: Path, number: int) -> None:
+        """Keep them with the newest one."""
+        own = answer_folder(folder, number)
+        described, arrays = self.lineage.parts()
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        write_private(own / CELLS, buffer.getvalue())
+        text = json.dumps({**described, "roster": list(self.roster)}) + "\n"
+        write_private(own / LINEAGE, text.encode())
+
+    @staticmethod
+    def drop(folder: Path, number: int) -> None:
+        """Delete what a newer answer has beside itself by now."""
+        for name in (LINEAGE, CELLS):
+            (answer_folder(folder, number) / name).unlink(missing_ok=True)
+
+    def followed(
+        self, finished: Finished, names: Mapping[ClientId, str], number: int
+    ) -> Answers:
+        """Return the answers with one more; `names` are those of who was let in."""
+        clustering, last = finished.clustering, None
+        if clustering.centers is not None:
+            terms = finished.terms
+            last = Answered.of(clustering, terms.box, terms.columns)
+        roster = [*self.roster, *[""] * (max(names) + 1 - len(self.roster))]
+        for client, name in names.items():
+            roster[client] = name
+        heard = [names[client] for client in sorted(finished.tallies)]
+        sizes = [round(size) for size in clustering.sizes.tolist()]
+        lineage = self.lineage.followed(last, sizes, heard, number)
+        return Answers(lineage, tuple(roster))
+
+    def without(self, name: str) -> Answers:
+        """Return the answers when a site is forgotten."""
+        roster = tuple("" if other == name else other for other in self.roster)
+        return Answers(self.lineage.without(name), roster)
+
+    def described(self) -> dict[str, Any]:
+        """Return what ``result.json`` says of the newest answer among the others."""
+        newest = self.lineage.answers[-1]
+        history = [
+            {**asdict(answer), "changes": [str(change) for change in answer.changes]}
+            for answer in self.lineage.answers
+        ]
+        return {
+            "answer": newest.number,
+            "cluster_names": list(newest.names),
+            "changes": [change.described() for change in newest.changes],
+            "history": history,
+        }
+
+
+def digest(name: str) -> str:
+    """Return what is kept of the name of a site that was forgotten."""
+    return sha256(name.encode()).hexdigest()
+
+
+def ask_to_forget(folder: Path, name: str) -> None:
+    """Leave word that a site is to be forgotten."""
+    write_private(folder / REQUESTS / f"{FORGET}{digest(name)[:16]}", name.encode())
+
+
+def ask_to_renew(folder: Path) -> None:
+    """Leave word that a new answer is wanted."""
+    write_private(folder / REQUESTS / RENEW, b"")
+
+
+def forget_whom_was_asked(folder: Path, state: State) -> State:
+    """Do what the requests to forget ask for; return the state afterwards."""
+    for request in sorted((folder / REQUESTS).glob(f"{FORGET}*")):
+        if request.suffix == ".part":
+            continue
+        state = forget_site(folder, state, request.read_text(encoding="utf-8"))
+        request.unlink()
+    return state
+
+
+def forget_site(folder: Path, state: State, name: str) -> State:
+    """Remove what a site has contributed from everything that lies in the folder.
+
+    Answers it took part in keep their number and the names of their clusters; all other
+    files of theirs are deleted: centres, sizes and messages held its rows.
+    """
+    answers = Answers.read(folder, state.newest)
+    if state.newest and name not in answers.roster:
+        raise InputError(f"no site is called {name} here")
+    rest = answers.without(name)
+    for before, after in zip(
+        answers.lineage.answers, rest.lineage.answers, strict=True
+    ):
+        if before != after:
+            _withdraw(answer_folder(folder, before.number), after.names)
+    if state.newest:
+        rest.write(folder, state.newest)
+    if rest.withdrawn:
+        _withdraw_newest(folder)
+    number = state.number
+    if not state.finished:  # it begins anew, under terms that nobody has heard yet
+        shutil.rmtree(answer_folder(folder, number), ignore_errors=True)
+        number += 1
+    forgotten = (*state.forgotten, digest(name))
+    state = replace(
+        state,
+        number=number,
+        forgotten=tuple(dict.fromkeys(forgotten)),
+        expected=tuple(other for other in state.expected if other != name),
+    )
+    state.write(folder)
+    return state
+
+
+def _withdraw(own: Path, names: tuple[str, ...]) -> None:
+    """Delete all of an answer but that there was one."""
+    number = int(own.name)
+    for path in own.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    kept = {"answer": number, "withdrawn": True, "cluster_names": list(names)}
+    write_result_file(own, kept, private=True)
+
+
+def _withdraw_newest(folder: Path) -> None:
+    """Mark the newest answer as withdrawn where people look for it."""
+    path = folder / RESULT
+    if not path.is_file():
+        return
+    kept = {name: read_result(folder)[name] for name in ("answer", "cluster_names")}
+    for name in ("centers.csv", "path.csv", "report.html"):
+        (folder / name).unlink(missing_ok=True)
+    write_result_file(folder, {**kept, "withdrawn": True}, private=True)
