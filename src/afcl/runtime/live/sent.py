@@ -20,7 +20,7 @@ from typing import Any
 
 from afcl.core.messages import Hello, Update
 from afcl.core.tasks import Part, SecureHello
-from afcl.core.terms import AskAnnouncement, Aside, News, Noted
+from afcl.core.terms import Aside, AskAnnouncement, News, Noted
 from afcl.exceptions import CodecError, InputError
 from afcl.owner_only import make_folder, owner_only, write_whole
 from afcl.privacy.files import alone
