@@ -23,6 +23,7 @@ from afcl.cli import main
 from afcl.cli.addresses import shown, with_port
 from afcl.cli.engine_watch import EngineWatch
 from afcl.cli.status import RunLog
+from afcl.cli.waiting import Waiting
 from afcl.core.terms import CLEAR, DECLARED, HASHED, Category
 from afcl.exceptions import InputError
 from afcl.runtime.agreement import MAX_ROWS
@@ -156,12 +157,6 @@ def test_a_site_keeps_what_it_was_told_of_its_columns(here: Path):
     assert open_membership(here / "mine") == told
 
 
-def test_a_folder_that_holds_a_run(capsys: pytest.CaptureFixture[str], here: Path):
-    PLAN.write(here / "r")
-    line = said(capsys, 2, "serve", "--out", "r", "--insecure")
-    assert "--resume" in line
-
-
 @pytest.mark.parametrize(
     ("words", "level", "line"),
     [
@@ -281,7 +276,7 @@ def test_a_site_that_is_told_something_else(
     told = Membership(str(here / "a.csv"), "a", run="run", state=JOINED)
     keep_membership(here / "mine", told)
     line = said(capsys, 2, *JOIN, "--insecure", "--drop", "y")
-    assert "another site or other settings" in line
+    assert "--drop is not set in mine and cannot be changed to y" in line
 
 
 def test_a_site_that_is_done(capsys: pytest.CaptureFixture[str], here: Path):
@@ -431,9 +426,12 @@ def test_a_run_with_keys_wants_signed_sites(
     with pytest.raises(SystemExit):
         main(["serve", "--out", "r", *words])
     assert RunPlan.read(here / "r").signed is not bool(words)
-    # As it is served now, whatever it was before.
     with pytest.raises(SystemExit):
         main(["serve", "--resume", "r"])
+    assert RunPlan.read(here / "r").signed is not bool(words)
+    # As it is served now, whatever it was before.
+    with pytest.raises(SystemExit):
+        main(["serve", "--resume", "r", "--tls", "certificates"])
     assert RunPlan.read(here / "r").signed
 
 
@@ -453,10 +451,10 @@ def test_a_site_says_whom_it_is_summed_with(
     monkeypatch.setattr(
         module.time, "sleep", lambda seconds: keep_membership(here, states.pop(0))
     )
-    node = SimpleNamespace(trouble=lambda: None, alive=True)
+    node = SimpleNamespace(trouble=lambda: None, absent=lambda: None, alive=True)
     monkeypatch.setattr(module, "PAUSE", 0)
     states.append(states[-1])
-    module._watch(here, node)
+    module._watch(here, node, Waiting(None))
     out = capsys.readouterr()
     assert out.err == ""
     assert out.out.splitlines() == [

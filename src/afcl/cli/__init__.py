@@ -16,11 +16,14 @@ from afcl.cli.check import check
 from afcl.cli.dashboard import dashboard
 from afcl.cli.demo import demo
 from afcl.cli.join import join, keygen
+from afcl.cli.log import log
 from afcl.cli.predict import predict
 from afcl.cli.report import report
 from afcl.cli.run import run
 from afcl.cli.serve import enrol, serve
+from afcl.cli.service import OTHERS_WORDS, service
 from afcl.cli.signals import Ended, ended_by_signals
+from afcl.cli.stamps import stamped_lines
 from afcl.cli.standing import forget, renew
 from afcl.cli.status import status
 from afcl.durable import in_words
@@ -66,8 +69,9 @@ app.command()(audit)
 app.command()(report)
 app.command()(dashboard)
 app.command(context_settings=PASS_ON, add_help_option=False)(plot)
-for command in (serve, join, status, renew, forget, keygen, enrol):
+for command in (serve, join, status, log, renew, forget, keygen, enrol):
     app.command()(command)
+app.command(context_settings=OTHERS_WORDS)(service)
 app.command(context_settings=PASS_ON, add_help_option=False)(bench)
 
 
@@ -86,7 +90,16 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; what goes wrong is one line and one of the exit codes."""
+    """Run the command line; what goes wrong is one line and one of the exit codes.
+
+    As a process of its own (without `arguments`) a command that runs for long begins
+    its lines with the time, where they do not go to a terminal.
+    """
+    with stamped_lines(sys.argv[1:] if arguments is None else []):
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> None:
     try:
         with ended_by_signals():
             code = app(arguments, prog_name="afcl", standalone_mode=False)

@@ -17,6 +17,8 @@ def dashboard(
 
     DIR is the --out of 'afcl run' or 'afcl serve'; it need not be there yet.
 
+    /metrics has the same as numbers, for Prometheus.
+
     The page shows no row of any site. Ctrl-C ends it; the run does not notice.
     """
     from afcl.dashboard import serve

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from afcl.cli.addresses import with_port
+from afcl.cli.config import ConfigFile
 from afcl.cli.settings import MISSING, EngineName, Insecure, Stream
 from afcl.cli.signals import Ended, ended_by_signals
 from afcl.cli.tables import (
@@ -28,6 +29,7 @@ from afcl.cli.tables import (
     categories,
     items,
 )
+from afcl.cli.waiting import Waiting
 from afcl.durable import disk_trouble
 from afcl.exceptions import InputError, Interrupted, Stopped, Terminated
 from afcl.occupied import occupied
@@ -138,6 +140,17 @@ Port = Annotated[
     int | None,
     typer.Option(help="Port for the engine on this machine (a free one)."),
 ]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Wait so many seconds for a coordinator that is not there yet (for ever).",
+    ),
+]
+KeepSent = Annotated[
+    bool,
+    typer.Option("--keep-sent", help="Keep everything that is sent, in DIR/sent."),
+]
 
 
 def keygen(
@@ -193,13 +206,18 @@ def join(
     stay: Stay = False,
     stream: Stream = None,
     port: Port = None,
+    wait: Wait = None,
+    keep_sent: KeepSent = False,
+    config: ConfigFile = None,
     engine: EngineName = DEFAULT,
 ) -> None:
     """Take part in a run; rows and labels stay here.
 
-    Only outgoing connections are made. Stopped or killed, the same command comes back
-    into the run. At the end DIR gets labels.csv and result.json. Whom this site is
-    summed with is said as a row of digits, the same at all of them: compare it.
+    Only outgoing connections are made, and a coordinator that is not there yet is
+    waited for. Stopped or killed, the same command comes back into the run. What leaves
+    the site is written down: 'afcl log DIR'. At the end DIR gets labels.csv and
+    result.json. Whom this site is summed with is said as a row of digits, the same at
+    all of them: compare it.
     """
     from afcl.privacy import parse_level
     from afcl.runtime.live.membership import Membership
@@ -243,11 +261,13 @@ def join(
         stream=stream,
         key="" if insecure else _resolved(key),
         members=_resolved(members),
+        coordinator=address,
+        keep_sent=keep_sent,
     )
     with occupied(out, "afcl join", private=True):
         if _enter(out, asked, insecure):
             launcher = get_launcher(engine)
-            _take_part(launcher, address, out.resolve(), ca, key, port or 0)
+            _take_part(launcher, address, out.resolve(), ca, key, port or 0, wait)
 
 
 def _resolved(path: Path | None) -> str:
@@ -314,17 +334,26 @@ def _units(texts: list[str]) -> dict[str, str]:
 
 def _come_back(out: Path, asked: Membership) -> Membership:
     """Go on where this site was, if it asked for the same then."""
-    from afcl.runtime.live.membership import REFUSED, SITE, open_membership
+    from afcl.cli.continuing import flag_of, shown
+    from afcl.runtime.live.membership import (
+        REFUSED,
+        SITE,
+        Membership,
+        open_membership,
+    )
 
     if not (out / SITE).is_file():
         return asked
-    # How the rows are read may change at any time, and where keys are: whether a name
-    # belongs to another one the coordinator knows.
+    # How the rows are read may change at any time, where keys are (whether a name
+    # belongs to another one the coordinator knows), where the coordinator is, and what
+    # is kept.
     before = replace(
         open_membership(out),
         stream=asked.stream,
         key=asked.key,
         members=asked.members,
+        coordinator=asked.coordinator,
+        keep_sent=asked.keep_sent,
     )
     if before.state == REFUSED:
         return asked
@@ -344,10 +373,14 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         state=before.state,
         reason=before.reason,
     )
-    if same != before:
-        raise InputError(
-            f"{out} belongs to another site or other settings: choose another --out"
-        )
+    for field in fields(Membership):
+        kept, wanted = getattr(before, field.name), getattr(same, field.name)
+        if kept != wanted:
+            raise InputError(
+                f"{flag_of(field.name)} is {shown(kept)} in {out} and cannot be "
+                f"changed to {shown(wanted)}: type it as it was, or choose another "
+                "--out"
+            )
     return before
 
 
@@ -359,6 +392,7 @@ def _take_part(
     ca: Path | None,
     key: Path | None,
     port: int,
+    wait: float | None,
 ) -> None:
     """Start the engine's node, wait for the end, end the node whatever happens."""
     from afcl.cli.report import write_at_the_end
@@ -366,7 +400,7 @@ def _take_part(
     again = "the same command comes back into the run"
     try:
         with ended_by_signals(), launcher.join(out, address, ca, key, port) as node:
-            _watch(out, node)
+            _watch(out, node, Waiting(wait))
             time.sleep(LAST)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; {again}") from None
@@ -382,7 +416,7 @@ def _take_part(
     typer.echo(f"Labels and result are in {out}{look}.")
 
 
-def _watch(out: Path, node: Node) -> None:
+def _watch(out: Path, node: Node, waiting: Waiting) -> None:
     """Say how the site fares, until it is done or cannot go on."""
     from afcl.cli.report import write_at_the_end
     from afcl.runtime.live.membership import DONE, REFUSED, open_membership
@@ -414,6 +448,9 @@ def _watch(out: Path, node: Node) -> None:
         kept_out = node.trouble()
         if kept_out is not None:
             raise InputError(kept_out)
+        news = waiting.news(node.absent())
+        if news:
+            typer.echo(news)
         if not alive:
             raise Stopped(
                 f"the engine ended by itself, see {node.log}; the same command comes "

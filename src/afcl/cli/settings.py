@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from afcl.cli.config import read_toml, unknown_key
 from afcl.cli.tables import LISTS, split_lists
 from afcl.exceptions import InputError
 
@@ -115,34 +115,44 @@ def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
 
     Flags that are no settings of a run are left aside.
     """
-    written = {} if config is None else _read(config)
+    return completed(given(config, flags))
+
+
+def given(
+    config: Path | None, flags: Mapping[str, Any], *, alone: bool = True
+) -> dict[str, Any]:
+    """Return the settings that a TOML file or a flag gives, without any defaults.
+
+    Where the file is not `alone` for settings of a run, its other keys are passed over:
+    they are read, and the unknown ones refused, elsewhere.
+    """
+    written = {} if config is None else _read(config, alone)
     typed = {
         name: value
         for name, value in flags.items()
         if name in DEFAULTS and value not in (None, (), [])
     }
-    merged = {**DEFAULTS, **written, **split_lists(typed)}
+    return {**written, **split_lists(typed)}
+
+
+def completed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all settings of a run, those that are not given as usual."""
+    merged = {**DEFAULTS, **given}
     for name in _LISTS:
         merged[name] = tuple(merged[name])
     merged["participation"] = participation(merged["participation"])
     return merged
 
 
-def _read(config: Path) -> dict[str, Any]:
-    try:
-        written = tomllib.loads(config.read_text())
-    except OSError as error:
-        raise InputError(f"cannot read {config}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{config} is not TOML: {error}") from error
+def _read(config: Path, alone: bool) -> dict[str, Any]:
     known = {name.replace("_", "-"): name for name in DEFAULTS}
     merged = {}
-    for key, value in written.items():
+    for key, value in read_toml(config).items():
         name = known.get(key.replace("_", "-"))
         if name is None:
-            raise InputError(
-                f"{config}: unknown key {key!r}; known are {', '.join(sorted(known))}"
-            )
+            if alone:
+                raise unknown_key(config, key, known)
+            continue
         _check_type(config, key, name, value)
         merged[name] = value
     return merged

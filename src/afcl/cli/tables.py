@@ -118,6 +118,17 @@ def items(option: str, texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def quoted(text: str) -> str:
+    """Return a text as :func:`items` reads it back whole, whatever is in it.
+
+    Examples
+    --------
+    >>> items("--drop", [quoted('last, "first"')])
+    ('last, "first"',)
+    """
+    return '"' + text.replace('"', '""') + '"'
+
+
 def split_lists(typed: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as they were typed, lists as such."""
     return {

@@ -15,8 +15,14 @@ from pathlib import Path
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import (
+    HTMLResponse,
+    JSONResponse,
+    Response,
+    StreamingResponse,
+)
 
+from afcl.dashboard.metrics import CONTENT_TYPE, metrics
 from afcl.dashboard.watch import Snapshot, Watcher
 from afcl.report import body, page
 
@@ -65,6 +71,12 @@ def make_app(
         now, run = watcher.look()
         inside = {**_plain(now), "html": body(run, now.state)}
         return JSONResponse(inside, headers=HEADERS)
+
+    @app.get("/metrics")
+    def numbers() -> Response:
+        now, run = watcher.look()
+        text = metrics(run, now.state, watcher.now())
+        return Response(text, headers={**HEADERS, "Content-Type": CONTENT_TYPE})
 
     @app.get("/events")
     def events(request: Request) -> StreamingResponse:

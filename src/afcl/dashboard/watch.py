@@ -38,6 +38,10 @@ class Watcher:
         self._run: RunFolder | None = None
         self._trouble = ""
 
+    def now(self) -> float:
+        """Return the time by the clock that states are judged by."""
+        return self._clock()
+
     def version(self) -> str:
         """Return a name for what the files hold now."""
         seen = []

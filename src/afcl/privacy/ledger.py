@@ -119,6 +119,14 @@ class Ledger:
         """Return what was released of this data, under any name it is known by."""
         return _found(self._read(), Account((data.name,), data.rows))[0]
 
+    def accounts(self) -> Accounts:
+        """Return the accounts of all data."""
+        return self._read()
+
+    def cost(self, account: Account) -> float:
+        """Return the epsilon that everything in an account has cost together."""
+        return self._epsilon(account.released)
+
     def times(self, data: DataSet, purpose: str) -> int:
         """Return how often this was released."""
         released = self.account(data).released

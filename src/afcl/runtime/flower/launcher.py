@@ -14,12 +14,14 @@ from afcl.runtime.flower.certificates import make_server_certificates
 from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import environment, scripts
 from afcl.runtime.flower.keys import make_site_key
-from afcl.runtime.flower.logs import GIVE_CA, node_id, refusal
+from afcl.runtime.flower.logs import GIVE_CA, NO_ANSWER, node_id, refusal
 from afcl.runtime.flower.network import (
     LOOPBACK,
+    Knocking,
     at,
     clocks_apart,
     free_port,
+    nobody_at,
     require_free,
     unreachable,
 )
@@ -91,6 +93,7 @@ class FlowerNode(_Process):
         super().__init__(child)
         self._address, self._ca = address, ca
         self._joined = False
+        self._knocking = Knocking(lambda: unreachable(address, ca))
 
     def trouble(self) -> str | None:
         """Return why the coordinator does not let this site in, if it does not.
@@ -104,7 +107,16 @@ class FlowerNode(_Process):
         if reason is None:
             alive = self.alive
             return None if alive else clocks_apart(self._address, self._ca)
-        return unreachable(self._address, self._ca) or reason
+        if reason != NO_ANSWER:
+            return unreachable(self._address, self._ca) or reason
+        why = self._knocking.why()
+        return None if why == nobody_at(self._address) else why
+
+    def absent(self) -> str | None:
+        """Return that nobody answers yet; a SuperNode tries again by itself."""
+        if self._joined or refusal(self.log) != NO_ANSWER:
+            return None
+        return self._knocking.why() or NO_ANSWER
 
 
 class FlowerLauncher:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from afcl.runtime.flower.log_file import read_log
 
+#: A SuperNode that gets no answer does not say why, and tries again.
+NO_ANSWER = "no answer from the coordinator yet: wrong address, not started, or TLS?"
 _PLAIN = "the coordinator speaks plain text: join with --insecure, without --ca"
 GIVE_CA = "give the coordinator's ca.crt with --ca"
 #: The engine says the same of a key it does not know and of one that is online. It
@@ -73,7 +75,7 @@ def refusal(log: Path) -> str | None:
     if found := _REFUSED.search(text):
         return f"the coordinator refused: {found[1]}"
     if text.count("Connection attempt failed") >= _ATTEMPTS:
-        return "no answer from the coordinator yet: wrong address, not started, or TLS?"
+        return NO_ANSWER
     return None
 
 

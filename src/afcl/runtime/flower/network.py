@@ -20,6 +20,10 @@ LOOPBACK = "127.0.0.1"
 #: Seconds by which a site's clock may be ahead of the coordinator's, or behind it; a
 #: second less than Flower allows, as the coordinator tells its time in whole seconds.
 AHEAD, BEHIND = 4.0, 304.0
+#: Seconds between the first two looks whether somebody answers; they double.
+FIRST_PAUSE = 1.0
+#: Seconds between two looks at most.
+LONGEST_PAUSE = 60.0
 
 
 def free_port() -> int:
@@ -73,6 +77,40 @@ def split_address(address: str) -> tuple[str, str]:
     return host.strip("[]"), port
 
 
+def nobody_at(address: str) -> str:
+    """Return the line about an address at which nobody answers."""
+    return f"nobody answers at {address}: is the coordinator running?"
+
+
+class Knocking:
+    """Asks whether an address can be reached, ever more rarely.
+
+    Parameters
+    ----------
+    ask
+        Says in one line why it cannot be, or None.
+    clock
+        In seconds.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], str | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ask, self._clock = ask, clock
+        self._pause, self._next = FIRST_PAUSE, clock()
+        self._why: str | None = None
+
+    def why(self) -> str | None:
+        """Return what was found out last."""
+        if self._clock() >= self._next:
+            self._why = self._ask()
+            self._next = self._clock() + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        return self._why
+
+
 def unreachable(address: str, ca: Path | None) -> str | None:
     """Return in one line why the coordinator at `address` cannot be spoken to, if so.
 
@@ -91,7 +129,7 @@ def unreachable(address: str, ca: Path | None) -> str | None:
         other = f"what answers at {address} is no coordinator, or speaks TLS only"
         return f"{other}: {GIVE_CA}"
     except OSError:
-        return f"nobody answers at {address}: is the coordinator running?"
+        return nobody_at(address)
     return None if code == 200 else f"what answers at {address} is no coordinator"
 
 

@@ -112,6 +112,13 @@ class Server(Running, Protocol):
 class Node(Running, Protocol):
     """A site's side."""
 
+    def absent(self) -> str | None:
+        """Return in one line that the coordinator is not there yet, None if it is.
+
+        That is no trouble: the node tries again by itself.
+        """
+        ...
+
 
 class Launcher(Protocol):
     """Starts either side of an engine."""

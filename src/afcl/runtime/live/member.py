@@ -48,6 +48,7 @@ from afcl.runtime.live.membership import (
     keep_membership,
     open_membership,
 )
+from afcl.runtime.live.sent import record_answer
 from afcl.runtime.live.staying import news, place_for, publish
 from afcl.runtime.live.take_home import MEMORY, take_home
 from afcl.runtime.live.taking_part import given_rows, standing
@@ -65,12 +66,14 @@ def answer(folder: Path, request: bytes) -> bytes:
     """Answer one request of the coordinator, from what is in the site's folder.
 
     One at a time, so that two requests at once cannot both be the last one allowed. One
-    that makes no sense is refused in one line.
+    that makes no sense is refused in one line. What leaves is written down before.
     """
     with alone(folder / SITE):
         member = open_membership(folder)
         try:
-            return _answer_at(folder, member, decode(request), request)
+            reply = _answer_at(folder, member, decode(request), request)
+            record_answer(folder, _home(member), member, request, reply)
+            return reply
         except AfclError:
             raise
         except ODD as error:

@@ -82,6 +82,9 @@ class Membership:
         keys of whom it lets itself be summed with (none: whoever it met first).
     met
         Fingerprints of the members it was summed with.
+    coordinator, keep_sent
+        For its own record: the address it joined, and whether everything it sends is
+        kept in its folder.
     stays, begun, answered
         Whether it takes part in answer after answer (then `run` is the federation), the
         number of the last one that began, and of the last one it has labels of.
@@ -129,6 +132,8 @@ class Membership:
     key: str = ""
     members: str = ""
     met: tuple[str, ...] = ()
+    coordinator: str = ""
+    keep_sent: bool = False
     stays: bool = False
     begun: int = 0
     answered: int = 0

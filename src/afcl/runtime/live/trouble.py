@@ -13,6 +13,7 @@ from pathlib import Path
 from afcl.exceptions import RejectedMessage
 from afcl.owner_only import write_whole
 from afcl.runtime.live.member import answer
+from afcl.runtime.live.sent import record_refusal
 from afcl.texts import plain
 
 #: The newest trouble, in the site's folder.
@@ -32,7 +33,7 @@ def answer_or_reason(folder: Path, request: bytes) -> tuple[bytes, str]:
         return answer(folder, request), ""
     except (Exception, SystemExit) as error:
         _keep(folder, error)
-        return b"", for_the_other_side(error)
+        return b"", _recorded(folder, request, for_the_other_side(error))
 
 
 def for_the_other_side(error: BaseException) -> str:
@@ -50,6 +51,18 @@ def for_the_other_side(error: BaseException) -> str:
     """
     told = isinstance(error, RejectedMessage) and error.__cause__ is None
     return plain(str(error)) if told else KEPT_HERE
+
+
+def _recorded(folder: Path, request: bytes, text: str) -> str:
+    """Return the line once it is in the site's record; if it cannot be, nothing of it.
+
+    Whatever fails here must not reach the engine.
+    """
+    try:
+        record_refusal(folder, request, text)
+    except Exception:
+        return KEPT_HERE
+    return text
 
 
 def read_trouble(folder: Path) -> str:
