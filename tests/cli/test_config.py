@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,11 +29,14 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, 
     found: list[tuple[Any, ...]] = []
 
     class Launcher:
-        def serve(self, folder: Path, *how: object) -> None:
+        @contextmanager
+        def serve(self, folder: Path, *how: object) -> Iterator[SimpleNamespace]:
+            found.append((folder, *how))
+            yield SimpleNamespace(begin=lambda: None, alive=False, log=folder / "log")
+
+        def join(self, folder: Path, *how: object) -> None:
             found.append((folder, *how))
             raise InputError("nothing is started")
-
-        join = serve
 
     for name in ("serve", "join"):
         module = import_module(f"afcl.cli.{name}")
@@ -41,8 +47,12 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, 
 def typed(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
+    line = capsys.readouterr().err.splitlines()[-1].removeprefix("afcl: ")
+    if "the engine ended by itself" in line:  # it was started
+        assert ended.value.code == 3
+        return "nothing is started"
     assert ended.value.code == 2
-    return capsys.readouterr().err.splitlines()[-1].removeprefix("afcl: ")
+    return line
 
 
 SERVE = """

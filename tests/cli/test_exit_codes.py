@@ -231,7 +231,7 @@ def test_what_ends_a_served_run(
 
     module = import_module("afcl.cli.serve")
     monkeypatch.setattr(module, "get_launcher", lambda name: Ending())
-    monkeypatch.setattr(module.time, "sleep", sleep)
+    monkeypatch.setattr("afcl.cli.coordinating.time.sleep", sleep)
     found, _, line = ended(capsys, "serve", "--out", "r", "--insecure")
     assert found == code
     assert text in line

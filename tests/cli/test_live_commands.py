@@ -594,7 +594,7 @@ def test_a_stalled_engine_does_not_end_the_coordinator(
     launcher = Stalling(clock, result_of(), stall)
     module = import_module("afcl.cli.serve")
     monkeypatch.setattr(module, "get_launcher", lambda name: launcher)
-    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr("afcl.cli.coordinating.time", clock)
     watch = partial(EngineWatch, clock=clock.monotonic)
     monkeypatch.setattr("afcl.cli.engine_watch.EngineWatch", watch)
     with pytest.raises(SystemExit) as ended:

@@ -19,6 +19,7 @@ import polars as pl
 from afcl._typing import Floats
 from afcl.core.protocol import AnyMethod
 from afcl.core.terms import AskAnnouncement, AskRanges, Terms
+from afcl.data.features import Embedding
 from afcl.exceptions import RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.attacks import Exchange
@@ -92,7 +93,7 @@ class Victim:
         except RejectedMessage:
             self.refused += 1
             raise
-        return encode(said.ranges(said.columns))
+        return encode(said.ranges(Embedding(said.columns)))
 
 
 def joined(folder: Path, rows: Floats, **promises: Any) -> Victim:
