@@ -93,7 +93,7 @@ class Victim:
         except RejectedMessage:
             self.refused += 1
             raise
-        return encode(said.ranges(Embedding(said.columns)))
+        return encode(said.ranges(Embedding(said.columns, ())))
 
 
 def joined(folder: Path, rows: Floats, **promises: Any) -> Victim:
