@@ -16,7 +16,7 @@ from afcl.audit.scene import MOST_ROWS, MOST_SITES, drawn
 from afcl.core import client
 from afcl.privacy.ledger import Ledger
 from afcl.privacy.levels import parse_level
-from afcl.runtime.live import member
+from afcl.runtime.live import introduction, member
 
 pytest.importorskip("cryptography")
 
@@ -125,7 +125,8 @@ def test_a_small_cohort_that_nobody_minds_is_caught(seed, only, monkeypatch):
 
 def test_extremes_at_dp_are_caught(seed, only, monkeypatch):
     open_to_all = parse_level("summary")
-    monkeypatch.setattr(member, "parse_level", lambda text: open_to_all)
+    for module in (member, introduction):
+        monkeypatch.setattr(module, "parse_level", lambda text: open_to_all)
     only("extremes")
     lies, _ = told("dp(1)", seed)
     assert (lies["extremes"].learned, lies["extremes"].of) == (36, 36)

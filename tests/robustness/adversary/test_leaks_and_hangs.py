@@ -17,11 +17,13 @@ import pytest
 
 from afcl.cli.report import write
 from afcl.cli.status import describe
+from afcl.cli.waiting import Waiting
 from afcl.core.messages import Cells, Hello, check_cells
 from afcl.core.terms import (
     AskAnnouncement,
     AskHello,
     Finish,
+    Noted,
     Refusal,
     Terms,
 )
@@ -196,7 +198,7 @@ def test_flower_hears_no_more(tmp_path, monkeypatch):
 def test_the_owner_reads_it_where_the_site_was_joined(tmp_path, capsys, monkeypatch):
     join = import_module("afcl.cli.join")
     folder, steps = site(tmp_path), iter(range(3))
-    node = SimpleNamespace(trouble=lambda: None, alive=True)
+    node = SimpleNamespace(trouble=lambda: None, absent=lambda: None, alive=True)
 
     def pause(_):
         if next(steps) == 0:
@@ -206,7 +208,7 @@ def test_the_owner_reads_it_where_the_site_was_joined(tmp_path, capsys, monkeypa
             keep_membership(folder, replace(open_membership(folder), state=DONE))
 
     monkeypatch.setattr(join, "time", SimpleNamespace(sleep=pause))
-    join._watch(folder, node)
+    join._watch(folder, node, Waiting(None))
     told = capsys.readouterr().err
     assert told.startswith("could not answer: ")
     assert CELL in told
@@ -372,7 +374,8 @@ def one_clock(monkeypatch):
         init(self, *args, **kwargs)
 
     monkeypatch.setattr(Admission, "__init__", patched)
-    monkeypatch.setattr("afcl.runtime.live.server.time", SimpleNamespace(time=look))
+    now_is = SimpleNamespace(time=look, monotonic=look)
+    monkeypatch.setattr("afcl.runtime.live.server.time", now_is)
 
 
 def federation(tmp_path, count=2, **changes):
@@ -628,7 +631,7 @@ def test_a_memory_is_for_its_owner_alone(tmp_path, monkeypatch):
 
     def remember(self, request):
         self.memory = Refusal("run", "kept")
-        return b"said"
+        return encode(Noted("run"))
 
     monkeypatch.setattr("afcl.runtime.site.Site.answer", remember)
     answer(folder, encode(AskHello(terms())))
