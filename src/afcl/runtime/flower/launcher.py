@@ -67,9 +67,13 @@ class FlowerServer(_Process):
         self._folder, self._address, self._tls, self._env = folder, address, tls, env
         self._run = ""
 
-    def enrol(self, public_key: Path) -> None:
-        """Let the owner of a key join; once more does no harm."""
-        commands.register(public_key, self._address, self._tls, self._env)
+    def enrol(self, public_key: Path) -> int | None:
+        """Let the owner of a key join; return the id of its node, if it is new."""
+        return commands.register(public_key, self._address, self._tls, self._env)
+
+    def revoke(self, address: int) -> None:
+        """Let a node join no more, and cut its line."""
+        commands.unregister(address, self._address, self._tls, self._env)
 
     def begin(self) -> None:
         """Hand the run over; the engine serves it in a process of its own."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from afcl.runtime.agreement import AgreementRequest, Say
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.announcement import Announcement, check, check_owner
+from afcl.runtime.live.door import Door
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.notes import SiteAgreement
 from afcl.runtime.live.roster import Roster
@@ -58,8 +59,8 @@ class Admission:
         Seconds for which the run stays open for late joiners after it could end.
     pause
         Seconds between two looks at the engine.
-    enrolled
-        Returns the keys that may join; None: nobody needs a key.
+    door
+        Knows the keys that may join; None: nobody needs a key, and no name is bound.
     """
 
     live = True
@@ -75,7 +76,7 @@ class Admission:
         patience: float = 600.0,
         linger: float = 0.0,
         pause: float = 0.2,
-        enrolled: Callable[[], Container[str]] | None = None,
+        door: Door | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -86,7 +87,7 @@ class Admission:
         self.journal = journal
         self.patience, self.linger, self.pause = patience, linger, pause
         self.roster = Roster()
-        self._enrolled = enrolled
+        self._door = door
         self._clock, self._sleep = clock, sleep
         self._say: Say = _silent
         self._agreement: SiteAgreement | None = None
@@ -149,7 +150,8 @@ class Admission:
         """Wait for these no more; who answers after all is let in then."""
         for address in addresses:
             self._given_up.add(address)
-            text = f"node {address} does not say who it is: it is not waited for"
+            who = self._name(address)
+            text = f"{who} does not say who it is: it is not waited for"
             self._say("note", text=text)
 
     def _settle(self, waiting: list[int]) -> SiteAgreement | None:
@@ -210,7 +212,7 @@ class Admission:
         now = set(self.engine.nodes())
         lost, returned = self._here - now, now - self._here
         for client, address in self.roster.addresses.items():
-            if address in lost:
+            if address in lost and address not in self._refused:
                 self._inbox.append(Failure(-1, client, "is gone", gone=True))
                 self._forget_flights(client)
             elif address in returned:
@@ -220,6 +222,7 @@ class Admission:
         self._refused = {a: why for a, why in self._refused.items() if a in now}
         for answer in self.engine.poll():
             self._sort(answer)
+        self._put_out_revoked()
         self._ask_who_is_new()
 
     def _ask_who_is_new(self) -> None:
@@ -260,18 +263,17 @@ class Admission:
     def _hear_announcement(self, address: int, answer: Reply | Failure) -> None:
         """Note who is there; who cannot announce itself is not asked again."""
         if isinstance(answer, Failure):
-            self._refused[address] = answer.reason
-            self._say("refused", name=f"node {address}", reason=answer.reason)
+            self._refuse(address, answer.reason, self._name(address))
             return
         try:
             payload = decode(answer.data, LARGEST_MESSAGE)
             site = check(payload, self.request.extremes)
             self._check_owner(site, self._challenges[address])
         except RejectedMessage as error:
-            self._refuse(address, str(error), f"node {address}")
+            self._refuse(address, str(error), self._name(address))
             return
         others = self.roster.namesakes(site.name)
-        if others & self._here:
+        if others & self._here - self._refused.keys():
             text = f"the name {site.name} is taken: choose another with --name"
             self._refuse(address, text, site.name)
             return
@@ -291,16 +293,40 @@ class Admission:
     def _check_owner(self, site: Announcement, challenge: str) -> None:
         """Refuse who is not enrolled, or comes under a name that is another's."""
         check_owner(site, self.run, challenge)
-        if self._enrolled is not None:
-            refuse_unless(
-                site.identity in self._enrolled(),
-                f"{site.name} does not sign with a key that is enrolled here: join "
-                "with the --key whose .pub was given to 'afcl enrol'",
-            )
+        if self._door is not None:
+            self._door.check(site)
+        owner = self.roster.owners.get(site.name, site.identity)
         refuse_unless(
-            self.roster.owners.get(site.name, site.identity) == site.identity,
+            owner == site.identity or owner in self._revoked(),
             f"the name {site.name} belongs to another key: choose another with --name",
         )
+
+    def _revoked(self) -> Mapping[str, str]:
+        """Return the keys that were taken away, and a line on each."""
+        return {} if self._door is None else self._door.revoked()
+
+    def _put_out_revoked(self) -> None:
+        """Put out who has come with a key that was revoked since."""
+        revoked = self._revoked()
+        if not revoked:
+            return
+        clients = {at: client for client, at in self.roster.addresses.items()}
+        for address in self._here - self._refused.keys():
+            site = self.roster.announced.get(address)
+            if site is None or site.identity not in revoked:
+                continue
+            why, client = revoked[site.identity], clients.get(address)
+            if client is None:
+                self._refuse(address, why, site.name)
+                continue
+            self._tell_refused(address, why, site.name)
+            self._forget_flights(client)
+            self._inbox.append(Failure(-1, client, "is gone", gone=True))
+
+    def _name(self, address: int) -> str:
+        """Return what to call somebody who has not been let in."""
+        known = None if self._door is None else self._door.name_at(address)
+        return known or f"node {address}"
 
     def _let_in(self, address: int) -> None:
         """Let in who fits, whether it is new or back."""
@@ -308,6 +334,8 @@ class Admission:
         self._idle.add(entry.client)
         self.journal.record(entry)
         site = self.roster.announced[address]
+        if self._door is not None:
+            self._door.let_in(self.run, site, entry.client)
         self._say(
             "ranges",
             client=entry.client,
@@ -319,6 +347,9 @@ class Admission:
     def _refuse(self, address: int, reason: str, name: str) -> None:
         """Tell a site why it is left out; it is not asked again."""
         self.roster.announced.pop(address, None)
+        self._tell_refused(address, reason, name)
+
+    def _tell_refused(self, address: int, reason: str, name: str) -> None:
         self._refused[address] = reason
         self._say("refused", name=name, reason=reason)
         self.engine.send(address, encode(Refusal(self.run, reason)))
@@ -328,10 +359,11 @@ class Admission:
     def members(self) -> list[ClientId]:
         """Clients that were let in, are here, and are not being asked something."""
         busy = set(self._flights.values()) | {answer.client for answer in self._inbox}
+        here = self._here - self._refused.keys()
         return [
             client
             for client, address in sorted(self.roster.addresses.items())
-            if address in self._here and client not in busy
+            if address in here and client not in busy
         ]
 
     def send(self, client: ClientId, contact: int, data: bytes) -> Ticket:
@@ -395,7 +427,7 @@ class Admission:
         sent: set[ClientId] = set()
         noted: list[str] = []
         while self._clock() < until:
-            now = set(self.engine.nodes())
+            now = set(self.engine.nodes()) - self._refused.keys()
             for client, address in sorted(self.roster.addresses.items()):
                 if address in now and client not in sent:
                     sent.add(client)

@@ -89,8 +89,15 @@ class Running(Protocol):
 class Server(Running, Protocol):
     """The coordinator's side."""
 
-    def enrol(self, public_key: Path) -> None:
-        """Let the owner of a key join; once more does no harm."""
+    def enrol(self, public_key: Path) -> int | None:
+        """Let the owner of a key join; once more does no harm.
+
+        Return the address it will have, None if that is not known (any more).
+        """
+        ...
+
+    def revoke(self, address: int) -> None:
+        """Let whoever has this address join no more; once more does no harm."""
         ...
 
     def begin(self) -> None:

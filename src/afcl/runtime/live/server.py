@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,9 @@ from afcl.runtime.codec import encode
 from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
+from afcl.runtime.live.door import Door
 from afcl.runtime.live.engine import Engine
-from afcl.runtime.live.enrolment import enrolled_keys
+from afcl.runtime.live.federation import Federation
 from afcl.runtime.requirements import requirements
 from afcl.runtime.results import (
     JOURNAL,
@@ -70,6 +70,9 @@ class RunPlan:
         What stands in ``result.json``.
     signed
         Whether sites show by an enrolled key who they are.
+    federation
+        The folder of the federation whose run it is, seen from the run's; empty: that
+        is its own.
     """
 
     run: str
@@ -86,6 +89,7 @@ class RunPlan:
     parameters: Mapping[str, Any] | None = None
     signed: bool = False
     max_rows: int = MAX_ROWS
+    federation: str = ""
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
@@ -102,6 +106,10 @@ class RunPlan:
                 f"{folder} holds no run: start one with 'afcl serve --out {folder}'"
             ) from error
         return plan
+
+    def members(self, folder: Path) -> Federation:
+        """Return the federation that the run in a folder belongs to."""
+        return Federation((folder / self.federation).resolve())
 
     def request(self) -> AgreementRequest:
         """Return what the sites are asked for."""
@@ -147,7 +155,7 @@ def serve_run(engine: Engine, folder: Path) -> None:
             journal,
             patience=plan.patience,
             linger=plan.linger,
-            enrolled=partial(enrolled_keys, folder) if plan.signed else None,
+            door=Door(plan.members(folder), folder) if plan.signed else None,
         )
         coordinator = Coordinator(
             spec,
