@@ -13,11 +13,12 @@ from afcl.cli.audit import audit
 from afcl.cli.check import check
 from afcl.cli.dashboard import dashboard
 from afcl.cli.demo import demo
+from afcl.cli.federation import certificates, enrol, revoke
 from afcl.cli.join import join, keygen
 from afcl.cli.predict import predict
 from afcl.cli.report import report
 from afcl.cli.run import run
-from afcl.cli.serve import enrol, serve
+from afcl.cli.serve import serve
 from afcl.cli.status import status
 from afcl.exceptions import AfclError, Interrupted
 
@@ -41,7 +42,7 @@ app.command()(audit)
 app.command()(report)
 app.command()(dashboard)
 app.command(context_settings=PASS_ON, add_help_option=False)(plot)
-for command in (serve, join, status, keygen, enrol):
+for command in (serve, join, status, keygen, enrol, revoke, certificates):
     app.command()(command)
 app.command(context_settings=PASS_ON, add_help_option=False)(bench)
 

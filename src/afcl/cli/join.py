@@ -111,6 +111,14 @@ Members = Annotated[
         metavar="FILE",
     ),
 ]
+LabelsAnyway = Annotated[
+    bool,
+    typer.Option(
+        "--labels-anyway",
+        help="Wait for the answer, and label these rows by it, also if this site takes "
+        "no part in the run.",
+    ),
+]
 Port = Annotated[
     int | None,
     typer.Option(help="Port for the engine on this machine (a free one)."),
@@ -123,9 +131,14 @@ def keygen(
     engine: EngineName = DEFAULT,
 ) -> None:
     """Make a site's key pair: NAME stays here, NAME.pub goes to the coordinator."""
+    from afcl.privacy.identity import key_fingerprint
+    from afcl.runtime.live.enrolment import read_key
+
     private, public = get_launcher(engine).keygen(out, name)
+    mark = key_fingerprint(read_key(public).identity)
     typer.echo(
-        f"{private} stays here; send {public} to the coordinator ('afcl enrol')."
+        f"{private} stays here; send {public} to the coordinator ('afcl enrol'), and "
+        f"compare on the telephone: {mark}"
     )
 
 
@@ -164,6 +177,7 @@ def join(
     dataset: DataSetName = "",
     changed: Changed = False,
     members: Members = None,
+    labels_anyway: LabelsAnyway = False,
     stream: Stream = None,
     port: Port = None,
     engine: EngineName = DEFAULT,
@@ -206,6 +220,7 @@ def join(
         stream=stream,
         key="" if insecure else _resolved(key),
         members=_resolved(members),
+        labels_anyway=labels_anyway,
     )
     if _enter(out, asked, insecure):
         launcher = get_launcher(engine)
@@ -265,7 +280,7 @@ def _units(texts: list[str]) -> dict[str, str]:
 
 def _come_back(out: Path, asked: Membership) -> Membership:
     """Go on where this site was, if it asked for the same then."""
-    from afcl.runtime.live.membership import REFUSED, SITE, open_membership
+    from afcl.runtime.live.membership import LEFT_OUT, SITE, open_membership
 
     if not (out / SITE).is_file():
         return asked
@@ -276,8 +291,9 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         stream=asked.stream,
         key=asked.key,
         members=asked.members,
+        labels_anyway=asked.labels_anyway,
     )
-    if before.state == REFUSED:
+    if before.state in LEFT_OUT:
         return asked
     same = replace(
         asked,
@@ -289,6 +305,8 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         steps=before.steps,
         summed=before.summed,
         met=before.met,
+        answered=before.answered,
+        hindered=before.hindered,
         state=before.state,
         reason=before.reason,
     )
@@ -313,6 +331,8 @@ def _take_part(
     from afcl.cli.signals import Ended, ended_by_signals
     from afcl.exceptions import Interrupted
 
+    for line in [] if ca is None else launcher.ending_soon(address, ca):
+        print(f"warning: {line}", file=sys.stderr)
     try:
         with ended_by_signals(), launcher.join(out, address, ca, key, port) as node:
             _watch(out, node)
@@ -328,12 +348,16 @@ def _take_part(
 def _watch(out: Path, node: Node) -> None:
     """Say how the site fares, until it is done or cannot go on."""
     from afcl.cli.report import write_at_the_end
-    from afcl.runtime.live.membership import DONE, REFUSED, open_membership
+    from afcl.runtime.live.membership import DONE, LEFT_OUT, REFUSED, open_membership
     from afcl.runtime.live.trouble import read_trouble
 
     state, known, met = "", read_trouble(out), 0
     while state != DONE:
         member, trouble = open_membership(out), read_trouble(out)
+        if member.state in LEFT_OUT and not member.waits:
+            write_at_the_end(out)
+            how = "was refused" if member.state == REFUSED else "took no part"
+            raise InputError(f"{member.name} {how}: {member.reason}")
         if trouble != known:
             known = trouble
             print(f"could not answer: {trouble}", file=sys.stderr)
@@ -343,9 +367,6 @@ def _watch(out: Path, node: Node) -> None:
         for mark in member.met[met:]:
             typer.echo(f"{member.name}: summed with the members {mark}")
         met = len(member.met)
-        if state == REFUSED:
-            write_at_the_end(out)
-            raise InputError(f"{member.name} was refused: {member.reason}")
         kept_out = node.trouble()
         if kept_out is not None:
             raise InputError(kept_out)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``afcl serve``, ``enrol``, ``status``: the coordinator's side of a live run."""
+"""``afcl serve``: the coordinator's side of a live run."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterable
@@ -29,19 +28,22 @@ from afcl.exceptions import InputError
 from afcl.owner_only import all_owner_only
 from afcl.registry import ways_to_write
 from afcl.runtime.live.engines import DEFAULT, get_launcher
-from afcl.runtime.live.enrolment import ENROLLED, enrolled_files
 
 if TYPE_CHECKING:
     from afcl.runtime.live.engine import Launcher, Server, Tls
+    from afcl.runtime.live.registrar import Registrar
     from afcl.runtime.live.server import RunPlan
 
 #: Seconds between two looks at the run.
 PAUSE = 0.5
 #: Seconds between two questions to the engine whether the run still goes on.
 LOOK = 60.0
-#: The certificates, below the run's folder.
+#: The certificates, below the federation's folder.
 CERTIFICATES = "tls"
-INSECURE = "no TLS: what is sent can be read and changed on the way; anybody can join"
+INSECURE = (
+    "no TLS: what is sent can be read and changed on the way; anybody can join, under "
+    "any name"
+)
 
 
 Out = Annotated[Path | None, typer.Option(help="Folder of the run.", metavar="DIR")]
@@ -49,13 +51,22 @@ Resume = Annotated[
     Path | None,
     typer.Option(help="Go on with the interrupted run in this folder.", metavar="DIR"),
 ]
+FederationFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--federation",
+        help="Folder with the keys, names and certificates of many runs (the run's).",
+        metavar="DIR",
+    ),
+]
 MinClients = Annotated[
     int, typer.Option(min=1, help="Begin when so many sites fit together.")
 ]
 Certificates = Annotated[
     Path | None,
     typer.Option(
-        help="Folder with ca.crt, server.crt, server.key; made if empty (DIR/tls).",
+        help="Folder with ca.crt, server.crt, server.key; made if empty (tls in the "
+        "federation's folder).",
         metavar="DIR",
     ),
 ]
@@ -95,6 +106,7 @@ MaxRows = Annotated[
 def serve(
     out: Out = None,
     resume: Resume = None,
+    federation: FederationFolder = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     min_clients: MinClients = 3,
@@ -135,6 +147,7 @@ def serve(
         plan = _old_plan(folder)
         if plan is None:
             return
+        _check_federation(plan, folder, federation)
     else:
         flags = {
             "min_cell": min_cell,
@@ -149,12 +162,14 @@ def serve(
         chosen = settings(config, flags)
         waits = (patience, linger)
         plan = _new_plan(folder, chosen, min_clients, ranges, *waits, max_rows)
+        if federation is not None:
+            plan = replace(plan, federation=os.path.relpath(federation, folder))
     launcher, certificates = get_launcher(engine), None
     if insecure:
         print(f"warning: {INSECURE}", file=sys.stderr)
     else:
-        where = tls or folder / CERTIFICATES
-        certificates = launcher.certificates(where, [*names, host])
+        where = tls or plan.members(folder).folder / CERTIFICATES
+        certificates = launcher.certificates(where, [*names, host], _note)
     plan = replace(plan, signed=certificates is not None)
     plan.write(folder)
     _coordinate(launcher, folder, plan, host, port, certificates)
@@ -170,6 +185,20 @@ def _old_plan(folder: Path) -> RunPlan | None:
         return plan
     typer.echo(f"{folder} is finished; nothing to resume.")
     return None
+
+
+def _check_federation(plan: RunPlan, folder: Path, given: Path | None) -> None:
+    """Refuse another federation than the one that the run began in."""
+    own = plan.members(folder).folder
+    if given is not None and given.resolve() != own:
+        raise InputError(
+            f"the run in {folder} belongs to the federation in {own}: leave out "
+            "--federation, or begin another run"
+        )
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
 
 
 def _new_plan(
@@ -245,7 +274,8 @@ def _coordinate(
     try:
         with ended_by_signals(), launcher.serve(folder, host, port, tls) as server:
             _say_welcome(host, port, tls, plan)
-            _watch(folder, server, keys=tls is not None)
+            keys = None if tls is None else _registrar(folder, plan, server)
+            _watch(folder, server, keys)
     except (KeyboardInterrupt, Ended):
         text = f"stopped; 'afcl serve --resume {folder}' goes on"
         raise Interrupted(text) from None
@@ -257,14 +287,21 @@ def _coordinate(
     _echo(trust_in_words(result))
 
 
-def _watch(folder: Path, server: Server, keys: bool) -> None:
+def _registrar(folder: Path, plan: RunPlan, server: Server) -> Registrar:
+    from afcl.runtime.live.registrar import Registrar
+
+    return Registrar(plan.members(folder), folder, server, typer.echo)
+
+
+def _watch(folder: Path, server: Server, keys: Registrar | None) -> None:
     """Have the run served; say what is new in it until there is a result."""
     from afcl.cli.report import write_at_the_end
     from afcl.cli.status import RunLog
     from afcl.runtime.live.server import read_failure
     from afcl.runtime.results import RESULT
 
-    known = _enrol_new(folder, server, set()) if keys else set()
+    if keys is not None:
+        keys.look()
     server.begin()
     log, looked = RunLog(folder), time.monotonic()
     while not (folder / RESULT).is_file():
@@ -284,8 +321,8 @@ def _watch(folder: Path, server: Server, keys: bool) -> None:
             if trouble is not None and not (folder / RESULT).is_file():
                 again = f"'afcl serve --resume {folder}'"
                 raise InputError(f"{trouble}: go on with {again}")
-        if keys:
-            known = _enrol_new(folder, server, known)
+        if keys is not None:
+            keys.look()
         time.sleep(PAUSE)
     _echo(log.new_lines())
 
@@ -302,53 +339,3 @@ def _say_welcome(host: str, port: int, tls: Tls | None, plan: RunPlan) -> None:
         f"A site joins with: afcl join {host}:{port} --data FILE --name NAME "
         f"--out DIR {how}"
     )
-
-
-def _enrol_new(folder: Path, server: Server, known: set[Path]) -> set[Path]:
-    """Register keys that were put into the run's folder since the last look."""
-    found = enrolled_files(folder)
-    for key in sorted(found - known):
-        server.enrol(key)
-        typer.echo(f"enrolled {key.stem}")
-    return found
-
-
-def enrol(
-    keys: Annotated[
-        list[Path], typer.Argument(help="Public keys of sites.", metavar="KEY")
-    ],
-    run: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the run (the only one here).", metavar="DIR"),
-    ] = None,
-) -> None:
-    """Let sites join a run: their public keys, made with 'afcl keygen'.
-
-    Works before and while the run is served; a restart remembers them.
-    """
-    folder = run if run is not None else _only_run(Path.cwd())
-    for key in keys:
-        if not key.is_file():
-            raise InputError(f"no file {key}: give the .pub file of 'afcl keygen'")
-        if not key.read_bytes().startswith(b"ecdsa-sha2-"):
-            raise InputError(f"{key} is no public key of 'afcl keygen': give KEY.pub")
-    to = folder / ENROLLED
-    to.mkdir(parents=True, exist_ok=True)
-    for key in keys:
-        part = to / f".{key.name}"
-        shutil.copy(key, part)
-        os.replace(part, to / key.name)
-        typer.echo(f"{key.name} may join the run in {folder}")
-
-
-def _only_run(where: Path) -> Path:
-    from afcl.runtime.live.server import PLAN
-
-    runs = [where] if (where / PLAN).is_file() else []
-    runs += [path.parent for path in sorted(where.glob(f"*/{PLAN}"))]
-    if len(runs) != 1:
-        raise InputError(
-            f"{len(runs)} runs in {where}: say which one with --run DIR (the --out of "
-            "'afcl serve')"
-        )
-    return runs[0]

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from afcl.exceptions import InputError
 from afcl.owner_only import make_folder
-from afcl.runtime.flower import commands
-from afcl.runtime.flower.certificates import make_server_certificates
+from afcl.runtime.flower import commands, renewal
 from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import environment, scripts
 from afcl.runtime.flower.keys import make_site_key
@@ -109,9 +108,25 @@ class FlowerLauncher:
         """Make a site's key pair; return the private and the public file."""
         return make_site_key(folder, name)
 
-    def certificates(self, folder: Path, hosts: Sequence[str]) -> Tls:
-        """Return the coordinator's certificates, made now if there are none."""
-        return make_server_certificates(folder, hosts)
+    def certificates(
+        self, folder: Path, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> Tls:
+        """Return the coordinator's certificates, made or renewed now if need be."""
+        return renewal.certificates_for(folder, hosts, say)
+
+    def renew(
+        self, folder: Path, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> None:
+        """Make a new certificate of the coordinator's, for more hosts if given."""
+        renewal.renew(folder, hosts, say)
+
+    def describe_certificates(self, folder: Path) -> list[str]:
+        """Return what the certificates in a folder are good for, a line each."""
+        return renewal.described(folder)
+
+    def ending_soon(self, address: str, ca: Path) -> list[str]:
+        """Return which certificates a site relies on end soon, a line each."""
+        return renewal.ending_soon(address, ca)
 
     def serve(
         self, folder: Path, host: str, port: int, tls: Tls | None

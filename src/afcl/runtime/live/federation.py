@@ -159,6 +159,10 @@ class Federation:
         InputError
             If one of them may not: with its name, and what to do.
         """
+        named = [key.name for key in keys]
+        twice = [name for name in dict.fromkeys(named) if named.count(name) > 1]
+        if twice:
+            raise InputError(f"two keys for {twice[0]}: give every site one")
         with alone(self._path):
             members = self.members()
             for key in keys:

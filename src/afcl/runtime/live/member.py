@@ -40,9 +40,16 @@ from afcl.privacy.levels import PLAIN, parse_level
 from afcl.runtime.agreement import quoted
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.announcement import Announcement, announce, plain_units
+from afcl.runtime.live.declining import (
+    Declined,
+    goes_home_empty,
+    note_answer,
+    note_hindrance,
+)
 from afcl.runtime.live.facts import read_facts
 from afcl.runtime.live.keyring import acquainted, task_of, with_proof
 from afcl.runtime.live.membership import (
+    DECLINED,
     DONE,
     JOINED,
     REFUSED,
@@ -77,10 +84,12 @@ def answer(folder: Path, request: bytes) -> bytes:
     that makes no sense is refused in one line.
     """
     with alone(folder / SITE):
-        member = open_membership(folder)
+        member, asked = open_membership(folder), None
         try:
-            return _answer(folder, member, request)
-        except AfclError:
+            asked = decode(request)
+            return _answer(folder, member, asked, request)
+        except AfclError as error:
+            note_hindrance(folder, asked, error)
             raise
         except ODD as error:
             raise RejectedMessage(
@@ -88,8 +97,7 @@ def answer(folder: Path, request: bytes) -> bytes:
             ) from error
 
 
-def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
-    asked = decode(request)
+def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
     run = _run_of(asked)
     if member.run not in ("", run):
         raise RejectedMessage(f"{member.name} takes part in another run")
@@ -97,6 +105,10 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
         keep_membership(
             folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
         )
+        return encode(Noted(run))
+    if isinstance(asked, Finish) and goes_home_empty(member):
+        left_out = replace(member, run=run, state=DECLINED, reason=member.hindered)
+        keep_membership(folder, left_out)
         return encode(Noted(run))
     pinned = _among_members(_pinned(member, asked, request), asked)
     source = member.open(_whole(asked)).tables[0]
@@ -123,6 +135,7 @@ def _answer(folder: Path, member: Membership, request: bytes) -> bytes:
     secret = kept_secret(folder / SECRET)
     site = Site(source.rows, source.columns, secret, views, member.gaps)
     reply = _work(folder, site, request)
+    note_answer(folder, joined, asked, reply)
     if member.key and isinstance(asked, AskHello):
         return with_proof(joined, asked.terms, reply)
     return reply
@@ -210,7 +223,8 @@ def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
                 f"{member.name} was asked to announce itself in another way before"
             )
         return replace(member, asked=wanted)
-    check_terms(member, asked.terms)
+    if not (isinstance(asked, Finish) and member.labels_anyway):
+        check_terms(member, asked.terms)
     terms = digest_of(asked.terms)
     if member.terms not in ("", terms):
         raise RejectedMessage(
@@ -296,35 +310,35 @@ def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
 def check_terms(member: Membership, terms: Terms) -> None:
     """Refuse to say more than the site has promised to say."""
     if terms.method != member.method:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} takes part in {member.method} only, not in {terms.method}: "
             f"join with --method {terms.method} to allow it"
         )
     twice = [name for name, n in Counter(terms.columns).items() if n > 1]
     if twice:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} gives every column once, not {quoted(twice)} several times"
         )
     method, parameters = settled(terms)
     told = method.disclosure(parameters)
     level, least = told.level, told.min_cell
     if told.holders is not None and told.holders < member.holders:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} gives no sums of groups that fewer than {member.holders} "
             f"sites hold: join with --holders {told.holders} to allow it"
         )
     if least is not None and least < member.min_cell:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "
             f"with --min-cell {least} to allow it"
         )
     insists = parse_level(member.privacy)
     if level and parse_level(level).scheme == PLAIN:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} adds nothing up unmasked: {level} is for simulations"
         )
     if level and not insists.allows(parse_level(level)):
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} insists on privacy {insists}, this run is {level}: join "
             f"with --privacy '{level}' to allow it"
         )
@@ -373,5 +387,7 @@ def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) 
         "sizes": [int(size) for size in sizes],
         "members": list(member.met),
     }
+    if member.hindered and not member.answered:
+        result["site"]["took_no_part"] = member.hindered
     write_result_file(folder, result, private=True)
     keep_membership(folder, replace(member, state=DONE))

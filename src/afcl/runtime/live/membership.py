@@ -26,11 +26,15 @@ LISTS = ("columns", "drop", "null", "steps", "met")
 PROGRAM = ".py"
 #: What such a program defines.
 FUNCTION = "rows"
-#: States of a membership: not asked yet, let in, turned away, finished.
+#: States of a membership: not asked yet, let in, turned away by the coordinator, turned
+#: away by itself, finished.
 WAITING = "waiting"
 JOINED = "joined"
 REFUSED = "refused"
+DECLINED = "takes no part"
 DONE = "done"
+#: Those in which a site is no part of the run.
+LEFT_OUT = (REFUSED, DECLINED)
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,11 @@ class Membership:
         keys of whom it lets itself be summed with (none: whoever it met first).
     met
         Fingerprints of the members it was summed with.
+    answered, hindered
+        Whether it has said anything of its rows in this run, and why not, as far as
+        that is its own doing.
+    labels_anyway
+        Whether it waits for the answer to label its rows also where it declines.
     """
 
     data: str
@@ -115,6 +124,14 @@ class Membership:
     key: str = ""
     members: str = ""
     met: tuple[str, ...] = ()
+    answered: bool = False
+    hindered: str = ""
+    labels_anyway: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is left out, and waits for the answer all the same."""
+        return self.state == DECLINED and self.labels_anyway
 
     @property
     def gaps(self) -> str:
