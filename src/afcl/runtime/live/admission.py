@@ -104,6 +104,8 @@ class Admission:
         self._delivered: dict[Ticket, ClientId] = {}
         self._greeted: set[ClientId] = set()
         self._here: set[int] = set()
+        #: Clients that the coordinator goes on without.
+        self._counted_out: set[ClientId] = set()
         self._inbox: list[Reply | Failure] = []
         #: Clients that could be asked something since the last tick.
         self._idle: set[ClientId] = set()
@@ -213,8 +215,7 @@ class Admission:
         lost, returned = self._here - now, now - self._here
         for client, address in self.roster.addresses.items():
             if address in lost and address not in self._refused:
-                self._inbox.append(Failure(-1, client, "is gone", gone=True))
-                self._forget_flights(client)
+                self._count_out(client)
             elif address in returned:
                 self._idle.add(client)
         self._here = now
@@ -256,7 +257,10 @@ class Admission:
         elif ticket in self._delivered:
             self._say("duplicate", client=self._delivered[ticket])
 
-    def _forget_flights(self, client: ClientId) -> None:
+    def _count_out(self, client: ClientId) -> None:
+        """Have the coordinator go on without a client, until it is asked again."""
+        self._counted_out.add(client)
+        self._inbox.append(Failure(-1, client, "is gone", gone=True))
         kept = {ticket: c for ticket, c in self._flights.items() if c != client}
         self._flights = kept
 
@@ -320,8 +324,8 @@ class Admission:
                 self._refuse(address, why, site.name)
                 continue
             self._tell_refused(address, why, site.name)
-            self._forget_flights(client)
-            self._inbox.append(Failure(-1, client, "is gone", gone=True))
+            if client not in self._counted_out:
+                self._count_out(client)
 
     def _name(self, address: int) -> str:
         """Return what to call somebody who has not been let in."""
@@ -370,6 +374,7 @@ class Admission:
         """Send a request to where the client is now."""
         ticket = self.engine.send(self.roster.addresses[client], data)
         self._flights[ticket] = client
+        self._counted_out.discard(client)
         self._idle.discard(client)
         if contact == 0:
             self._greeted.add(client)
