@@ -198,6 +198,7 @@ def _name(text: str) -> x509.Name:
 
 
 def general_name(host: str) -> x509.GeneralName:
+    """Return a host as it stands in a certificate."""
     from cryptography import x509
 
     try:
@@ -275,8 +276,8 @@ def how_to_renew(tls: Tls) -> str:
     if can_renew(tls):
         return f"renew it with afcl certificates {folder} --renew"
     return (
-        f"there is no {CA_KEY} beside it, so have whoever issued it renew it, or give "
-        "an empty folder to have certificates made and send the new ca.crt to every site"
+        f"without {CA_KEY} only who issued it can renew it; or give --tls an empty "
+        "folder, and send the ca.crt that is made there to every site"
     )
 
 

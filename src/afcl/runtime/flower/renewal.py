@@ -186,15 +186,15 @@ def ending_soon(address: str, ca: Path) -> list[str]:
         raise InputError(f"{ca} is no certificate: get ca.crt from {ask}") from None
     end = max(one.not_valid_after_utc for one in found)
     if _left(end) < 0:
-        raise InputError(
-            f"{ca} expired on {end:%Y-%m-%d}: get the new one from {ask}"
-        )
+        raise InputError(f"{ca} expired on {end:%Y-%m-%d}: get the new one from {ask}")
     lines = []
     if _left(end) < AUTHORITY_SOON:
         lines.append(f"{ca} ends in {_days(end)}: get the new one from {ask}")
     shown = _shown(address, ca)
     if shown is not None and _left(shown) < SOON:
-        lines.append(f"the coordinator's certificate ends in {_days(shown)}: tell {ask}")
+        lines.append(
+            f"the coordinator's certificate ends in {_days(shown)}: tell {ask}"
+        )
     return lines
 
 

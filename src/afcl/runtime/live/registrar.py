@@ -11,10 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from afcl.exceptions import InputError
 from afcl.runtime.live.door import addresses, forget_address, note_address
-from afcl.runtime.live.engine import Server
 from afcl.runtime.live.enrolment import EnrolledKey
 from afcl.runtime.live.federation import Federation, Member
 
@@ -22,6 +22,18 @@ from afcl.runtime.live.federation import Federation, Member
 LAST_WORD = 30.0
 #: Seconds after which the engine is asked once more for what it has refused.
 AGAIN = 60.0
+
+
+class KeyStore(Protocol):
+    """What is asked of the engine: a part of :class:`~.engine.Server`."""
+
+    def enrol(self, public_key: Path) -> int | None:
+        """Let the owner of a key join; return its address, if that is new."""
+        ...
+
+    def revoke(self, address: int) -> None:
+        """Let whoever has this address join no more."""
+        ...
 
 
 class Registrar:
@@ -32,7 +44,7 @@ class Registrar:
     federation : Federation
     folder : Path
         The run's.
-    server : Server
+    server : KeyStore
         The engine.
     say : callable
         Told in a line each what has happened.
@@ -44,7 +56,7 @@ class Registrar:
         self,
         federation: Federation,
         folder: Path,
-        server: Server,
+        server: KeyStore,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
