@@ -9,10 +9,11 @@ import pytest
 from tests.keys import make_key
 
 from afcl.exceptions import InputError
+from afcl.privacy.identity import key_fingerprint
 from afcl.runtime.live.door import addresses
 from afcl.runtime.live.enrolment import ENROLLED, read_key
 from afcl.runtime.live.federation import Federation
-from afcl.runtime.live.registrar import AGAIN, LAST_WORD, Registrar
+from afcl.runtime.live.registrar import AGAIN, LAST_WORD, STRANGERS, Registrar
 
 
 class ListServer:
@@ -22,6 +23,11 @@ class ListServer:
         self.known: list[str] = []
         self.put_out: list[int] = []
         self.broken = False
+        self.knocked: list[str] = []
+
+    def turned_away(self) -> list[str]:
+        knocked, self.knocked = self.knocked, []
+        return knocked
 
     def enrol(self, public_key: Path) -> int | None:
         if self.broken:
@@ -149,3 +155,27 @@ def test_an_engine_that_tells_no_address_loses_nothing(desk, tmp_path):
     later = Desk(tmp_path, desk.server)
     assert later.looks() == ["enrolled a"]
     assert list(addresses(desk.run).values()) == [1001]
+
+
+def test_who_knocks_in_vain_is_named_once(desk):
+    a, b, stranger = desk.key("a"), desk.key("b"), desk.key("stranger")
+    desk.federation.enrol([a, b])
+    desk.federation.let_in("run", "north", b.identity, 0)
+    desk.looks()
+    desk.federation.revoke("b")
+    desk.looks()
+    for _ in range(3):
+        desk.server.knocked += [key.identity for key in (a, b, stranger)]
+    mark = key_fingerprint(stranger.identity)
+    assert desk.looks() == [
+        "refused a: it is connected already, or was just now",
+        "refused north: its key was revoked",
+        f"refused a key that is not enrolled here: {mark}",
+    ]
+    desk.server.knocked = [stranger.identity]
+    assert desk.looks() == []
+
+
+def test_a_flood_of_strangers_is_not_told_in_full(desk):
+    desk.server.knocked = [f"{number:04}" for number in range(2 * STRANGERS)]
+    assert len(desk.looks()) == STRANGERS

@@ -91,6 +91,16 @@ def _written(public: Any) -> str:
     return str(line.split()[1].decode())
 
 
+def identity_of_pem(content: bytes) -> str:
+    """Return the identity of a public key in PEM, "" of what is none."""
+    _, serialization, ec = _library()
+    try:
+        key = serialization.load_pem_public_key(content)
+    except Exception:  # whatever the library makes of garbage
+        return ""
+    return _written(key) if isinstance(key, ec.EllipticCurvePublicKey) else ""
+
+
 def sign(private: Any, message: bytes) -> str:
     """Return the signature of a message, in hexadecimal."""
     hashes, _, ec = _library()

@@ -9,11 +9,18 @@ from typing import Self
 
 from afcl.exceptions import InputError
 from afcl.owner_only import make_folder
+from afcl.privacy.identity import identity_of_pem
 from afcl.runtime.flower import commands, renewal
 from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import environment, scripts
 from afcl.runtime.flower.keys import make_site_key
-from afcl.runtime.flower.logs import GIVE_CA, refusal
+from afcl.runtime.flower.logs import (
+    GIVE_CA,
+    PUT_OUT,
+    refusal,
+    sent_home,
+    turned_away,
+)
 from afcl.runtime.flower.network import (
     LOOPBACK,
     at,
@@ -65,6 +72,8 @@ class FlowerServer(_Process):
         super().__init__(child)
         self._folder, self._address, self._tls, self._env = folder, address, tls, env
         self._run = ""
+        #: How much of the log has been looked through for keys that were not let in.
+        self._read = child.log.stat().st_size if child.log.is_file() else 0
 
     def enrol(self, public_key: Path) -> int | None:
         """Let the owner of a key join; return the id of its node, if it is new."""
@@ -73,6 +82,19 @@ class FlowerServer(_Process):
     def revoke(self, address: int) -> None:
         """Let a node join no more, and cut its line."""
         commands.unregister(address, self._address, self._tls, self._env)
+
+    def turned_away(self) -> list[str]:
+        """Return the keys that the SuperLink has not let in since the last call."""
+        if self.log.stat().st_size < self._read:
+            self._read = 0  # it was begun anew
+        with self.log.open("rb") as file:
+            file.seek(self._read)
+            new = file.read()
+        # A line that is being written is read when it is whole.
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read += len(whole)
+        found = turned_away(whole.decode(errors="replace"))
+        return [key for key in map(identity_of_pem, found) if key]
 
     def begin(self) -> None:
         """Hand the run over; the engine serves it in a process of its own."""
@@ -97,7 +119,8 @@ class FlowerNode(_Process):
         """Return why the coordinator does not let this site in, if it does not."""
         reason = refusal(self.log)
         if reason is None:
-            return None
+            cut_off = not self.alive and sent_home(self.log)
+            return PUT_OUT if cut_off else None
         return unreachable(self._address, self._ca) or reason
 
 

@@ -100,6 +100,10 @@ class Server(Running, Protocol):
         """Let whoever has this address join no more; once more does no harm."""
         ...
 
+    def turned_away(self) -> list[str]:
+        """Return the keys that the engine has not let in since the last call."""
+        ...
+
     def begin(self) -> None:
         """Have the run in the folder served, here or in a process of its own."""
         ...

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from afcl.exceptions import InputError
+from afcl.privacy.identity import key_fingerprint
 from afcl.runtime.live.door import addresses, forget_address, note_address
 from afcl.runtime.live.enrolment import EnrolledKey
 from afcl.runtime.live.federation import Federation, Member
@@ -22,6 +23,8 @@ from afcl.runtime.live.federation import Federation, Member
 LAST_WORD = 30.0
 #: Seconds after which the engine is asked once more for what it has refused.
 AGAIN = 60.0
+#: Most lines about keys that were not let in: anybody can make new ones.
+STRANGERS = 100
 
 
 class KeyStore(Protocol):
@@ -33,6 +36,10 @@ class KeyStore(Protocol):
 
     def revoke(self, address: int) -> None:
         """Let whoever has this address join no more."""
+        ...
+
+    def turned_away(self) -> list[str]:
+        """Return the keys that were not let in since the last call."""
         ...
 
 
@@ -74,6 +81,7 @@ class Registrar:
         #: What the engine has refused, and when to ask it once more.
         self._later: dict[str, float] = {}
         self._told: set[tuple[Path, str]] = set()
+        self._refused: set[str] = set()
 
     def look(self) -> None:
         """Do what was asked for since the last time."""
@@ -88,6 +96,22 @@ class Registrar:
         for member in self._federation.members():
             if member.revoked and member.identity not in self._gone:
                 self._put_out(member)
+        for identity in self._server.turned_away():
+            self._tell_turned_away(identity)
+
+    def _tell_turned_away(self, identity: str) -> None:
+        """Say once who knocked in vain; a stranger has no name."""
+        member = self._federation.of_key(identity)
+        if member is None:
+            mark = key_fingerprint(identity)
+            line = f"refused a key that is not enrolled here: {mark}"
+        elif member.revoked:
+            line = f"refused {member.site}: its key was revoked"
+        else:
+            line = f"refused {member.site}: it is connected already, or was just now"
+        if line not in self._refused and len(self._refused) < STRANGERS:
+            self._refused.add(line)
+            self._say(line)
 
     def _is_time(self, identity: str) -> bool:
         return self._later.get(identity, 0.0) <= self._clock()
