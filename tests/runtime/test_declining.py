@@ -15,6 +15,7 @@ from afcl.exceptions import InputError
 from afcl.runtime.live.membership import (
     DECLINED,
     DONE,
+    REFUSED,
     Membership,
     keep_membership,
     open_membership,
@@ -142,3 +143,29 @@ def test_join_waits_for_the_labels_if_it_shall(tmp_path, monkeypatch, capsys):
         "a: takes no part",
         "a: done",
     ]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "line"),
+    [
+        ("rows.csv, row 7: text", "could not answer: rows.csv, row 7: text\n"),
+        ("a insists on privacy dp(1)", ""),
+    ],
+)
+def test_join_says_every_reason_once(tmp_path, monkeypatch, capsys, trouble, line):
+    """What the coordinator may not hear stands in the site's folder alone."""
+    monkeypatch.setattr(import_module("afcl.cli.join"), "PAUSE", 0)
+    joined = Membership("a.csv", "a", state="joined")
+    out = replace(joined, state=REFUSED, reason="a insists on privacy dp(1)")
+
+    class Troubled(SimpleNamespace):
+        alive = True
+
+        def trouble(self):
+            (tmp_path / "trouble.txt").write_text(trouble)
+            keep_membership(tmp_path, out)
+
+    keep_membership(tmp_path, joined)
+    with pytest.raises(InputError, match="a was refused: a insists on privacy"):
+        import_module("afcl.cli.join")._watch(tmp_path, Troubled())
+    assert capsys.readouterr().err == line

@@ -354,13 +354,15 @@ def _watch(out: Path, node: Node) -> None:
     state, known, met = "", read_trouble(out), 0
     while state != DONE:
         member, trouble = open_membership(out), read_trouble(out)
-        if member.state in LEFT_OUT and not member.waits:
+        left_out = member.state in LEFT_OUT and not member.waits
+        if trouble != known:
+            known = trouble
+            if not left_out or trouble != member.reason:
+                print(f"could not answer: {trouble}", file=sys.stderr)
+        if left_out:
             write_at_the_end(out)
             how = "was refused" if member.state == REFUSED else "took no part"
             raise InputError(f"{member.name} {how}: {member.reason}")
-        if trouble != known:
-            known = trouble
-            print(f"could not answer: {trouble}", file=sys.stderr)
         if member.state != state:
             state = member.state
             typer.echo(f"{member.name}: {state}")

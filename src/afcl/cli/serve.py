@@ -164,6 +164,7 @@ def serve(
         plan = _new_plan(folder, chosen, min_clients, ranges, *waits, max_rows)
         if federation is not None:
             plan = replace(plan, federation=os.path.relpath(federation, folder))
+            plan.write(folder)
     launcher, certificates = get_launcher(engine), None
     if insecure:
         print(f"warning: {INSECURE}", file=sys.stderr)
