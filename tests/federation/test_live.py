@@ -205,10 +205,10 @@ def test_a_federation_outlives_keys_and_runs(tmp_path: Path, party: Start):
     server.says("enrolled site-1")
 
     keyed = ("--ca", ca, "--key", "keys/site-1")
-    site = join(party, port, 1, *keyed)
-    site.says("joined")
+    put_out = join(party, port, 1, *keyed)
+    put_out.says("joined")
     party("revoke", "site-1", "--run", "fed").ends(0)
-    assert "site-1 was refused: the key of site-1 was revoked" in site.ends(2)
+    assert "site-1 was refused: the key of site-1 was revoked" in put_out.ends(2)
     server.says("refused site-1: the key of site-1 was revoked")
     known = fed / "run1" / "addresses.json"
     until(lambda: len(json.loads(known.read_text())) == 1)
