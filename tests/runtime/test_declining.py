@@ -95,7 +95,7 @@ def test_who_took_part_once_gets_its_labels(tmp_path):
 
     serve_run(Changing(folders), folder)
     member = open_membership(home)
-    assert member.answered
+    assert member.described
     assert member.state != DECLINED
 
 
@@ -104,7 +104,7 @@ def test_everybody_else_has_answered(tmp_path):
     serve_run(ListEngine(folders), plan(tmp_path / "run"))
     for home in folders.values():
         member = open_membership(home)
-        assert (member.answered, member.hindered) == (True, "")
+        assert (member.described, member.hindered) == (True, "")
 
 
 # ------------------------------------------------------------------ what join says

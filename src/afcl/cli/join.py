@@ -305,7 +305,7 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         steps=before.steps,
         summed=before.summed,
         met=before.met,
-        answered=before.answered,
+        described=before.described,
         hindered=before.hindered,
         state=before.state,
         reason=before.reason,

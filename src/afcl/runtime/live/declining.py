@@ -37,7 +37,7 @@ def note_hindrance(folder: Path, asked: Any, error: AfclError) -> None:
     if not isinstance(asked, AskHello | AskStep | Finish):
         return
     member = open_membership(folder)
-    if member.answered or member.run not in ("", asked.terms.run):
+    if member.described or member.run not in ("", asked.terms.run):
         return
     member = replace(member, hindered=str(error))
     if isinstance(error, Declined):
@@ -50,16 +50,16 @@ def note_answer(folder: Path, member: Membership, asked: Any, reply: bytes) -> N
 
     A hello that brings no more than a mask key says nothing of them.
     """
-    if member.answered:
+    if member.described:
         return
     said = isinstance(asked, AskStep)
     said = said or not isinstance(decode(reply).payload, SecureHello)
     state = JOINED if member.state == DECLINED else member.state
-    changed = replace(member, answered=said, hindered="", state=state)
+    changed = replace(member, described=said, hindered="", state=state)
     if changed != member:
         keep_membership(folder, changed)
 
 
 def goes_home_empty(member: Membership) -> bool:
     """Whether a site that hears the end took no part, by its own decision."""
-    return not member.answered and bool(member.hindered) and not member.labels_anyway
+    return not member.described and bool(member.hindered) and not member.labels_anyway

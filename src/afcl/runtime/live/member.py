@@ -387,7 +387,7 @@ def _finish(folder: Path, member: Membership, source: SiteTable, asked: Finish) 
         "sizes": [int(size) for size in sizes],
         "members": list(member.met),
     }
-    if member.hindered and not member.answered:
+    if member.hindered and not member.described:
         result["site"]["took_no_part"] = member.hindered
     write_result_file(folder, result, private=True)
     keep_membership(folder, replace(member, state=DONE))

@@ -80,7 +80,7 @@ class Membership:
         keys of whom it lets itself be summed with (none: whoever it met first).
     met
         Fingerprints of the members it was summed with.
-    answered, hindered
+    described, hindered
         Whether it has said anything of its rows in this run, and why not, as far as
         that is its own doing.
     labels_anyway
@@ -124,7 +124,7 @@ class Membership:
     key: str = ""
     members: str = ""
     met: tuple[str, ...] = ()
-    answered: bool = False
+    described: bool = False
     hindered: str = ""
     labels_anyway: bool = False
 
