@@ -28,7 +28,7 @@ class Launcher:
         self.joined: list[tuple[Any, ...]] = []
         self.certified: list[tuple[Any, ...]] = []
 
-    def certificates(self, folder: Path, hosts: list[str]) -> object:
+    def certificates(self, folder: Path, hosts: list[str], say: object) -> object:
         self.certified.append((folder, *hosts))
         return SimpleNamespace(ca="ca.crt")
 

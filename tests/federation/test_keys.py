@@ -44,7 +44,9 @@ def test_a_site_key_has_the_form_that_ssh_keygen_makes(tmp_path):
 def test_private_keys_are_for_their_owner_only(tmp_path):
     private, _ = make_site_key(tmp_path)
     tls = make_server_certificates(tmp_path, ["127.0.0.1"])
-    assert mode(private) == mode(tls.key) == 0o600
+    secrets = (private, tls.key, tls.ca.with_name(certificates.CA_KEY))
+    assert [mode(path) for path in secrets] == [0o600] * 3
+    assert mode(tls.cert) == mode(tls.ca) == 0o644
 
 
 def test_two_site_keys_differ(tmp_path):
@@ -132,6 +134,9 @@ def test_expired_certificates_are_refused(tmp_path):
     then = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     certificates._issue(tls, ["127.0.0.1"], then)
     with pytest.raises(InputError, match=r"server\.crt expired on 2022-04-04: renew"):
+        make_server_certificates(tmp_path, ["127.0.0.1"])
+    (tmp_path / certificates.CA_KEY).unlink()
+    with pytest.raises(InputError, match=r"without ca\.key only who issued it can"):
         make_server_certificates(tmp_path, ["127.0.0.1"])
 
 

@@ -219,6 +219,53 @@ def test_the_server_is_killed_three_times(tmp_path: Path, party: Start):
     assert_replays(run, tables)
 
 
+def test_a_federation_outlives_keys_and_runs(tmp_path: Path, party: Start):
+    write_sites(tmp_path, 2)
+    port, fed = free_port(), tmp_path / "fed"
+    serve = ("serve", "--federation", "fed", "--port", port)
+    server = party(*serve, "--out", "fed/run1")
+    server.says("Listening")
+    ca = fed / "tls" / "ca.crt"
+    for folder, site in (("keys", 0), ("keys", 1), ("new", 1)):
+        party("keygen", "--out", folder, "--name", f"site-{site}").ends(0)
+    whole = (tmp_path / "keys" / "site-0.pub").read_text()
+    (tmp_path / "short.pub").write_text(whole[:70])
+    line = party("enrol", "short.pub", "--run", "fed").ends(2)
+    assert "short.pub cannot be enrolled: cut off or damaged" in line
+    (fed / "enrolled").mkdir()
+    (fed / "enrolled" / "bad.pub").write_text(whole[:70])
+    party("enrol", "keys/site-0.pub", "keys/site-1.pub", "--run", "fed/run1").ends(0)
+    server.says("bad.pub: cut off or damaged")
+    server.says("enrolled site-1")
+
+    keyed = ("--ca", ca, "--key", "keys/site-1")
+    put_out = join(party, port, 1, *keyed)
+    put_out.says("joined")
+    party("revoke", "site-1", "--run", "fed").ends(0)
+    assert "site-1 was refused: the key of site-1 was revoked" in put_out.ends(2)
+    server.says("refused site-1: the key of site-1 was revoked")
+    known = fed / "run1" / "addresses.json"
+    until(lambda: len(json.loads(known.read_text())) == 1)
+    assert "revoked" in join(party, port, 1, *keyed).ends(2)
+    server.says("refused site-1: its key was revoked")
+
+    line = party("enrol", "new/site-1.pub", "--run", "fed").ends(2)
+    assert "--replace" in line
+    party("enrol", "new/site-1.pub", "--run", "fed", "--replace").ends(0)
+    until(lambda: server.said.count("enrolled site-1") == 2)
+    renewed = ("--ca", ca, "--key", "new/site-1")
+    join(party, port, 1, *renewed).says("joined")
+    before = ca.read_bytes()
+    server.signal(signal.SIGTERM)
+    server.process.wait(60)
+
+    again = party(*serve, "--out", "fed/run2")
+    again.says("enrolled site-1")
+    assert "revoked" not in again.said
+    assert ca.read_bytes() == before
+    join(party, port, 0, "--ca", ca, "--key", "keys/site-0").says("joined")
+
+
 def has(run: Path, kind: str, count: int) -> bool:
     return len(events(run, kind)) >= count
 

@@ -21,16 +21,31 @@ from pathlib import Path
 import pytest
 
 from afcl.exceptions import InputError
+from afcl.privacy.identity import identity_of_pem
 from afcl.runtime.flower import certificates, commands, keys, superlink
 from afcl.runtime.flower import environment as flower_environment
 from afcl.runtime.flower.certificates import make_server_certificates
 from afcl.runtime.flower.child import Child
-from afcl.runtime.flower.commands import APP, nodes, register, status, submit
+from afcl.runtime.flower.commands import (
+    APP,
+    nodes,
+    register,
+    status,
+    submit,
+    unregister,
+)
 from afcl.runtime.flower.environment import environment
 from afcl.runtime.flower.keys import make_site_key
 from afcl.runtime.flower.launcher import start_supernode
 from afcl.runtime.flower.log_file import read_log
-from afcl.runtime.flower.logs import KEY_REFUSED, last_words, node_id, refusal
+from afcl.runtime.flower.logs import (
+    KEY_REFUSED,
+    last_words,
+    node_id,
+    refusal,
+    sent_home,
+    turned_away,
+)
 from afcl.runtime.flower.network import at, free_port, require_free, unreachable
 from afcl.runtime.flower.superlink import NetworkGuard, start_superlink
 from afcl.runtime.live.engine import Tls
@@ -339,6 +354,32 @@ def test_an_unknown_refusal_is_passed_on(tmp_path):
     assert refusal(log) == "the coordinator refused: [code: 9999] New."
 
 
+def test_a_site_that_was_sent_home_after_it_had_joined(tmp_path):
+    log = tmp_path / "log"
+    for text, expected in (
+        ("", False),
+        ("SuperNode ID: 12\n", False),
+        ("SuperNode terminated gracefully.\n", False),
+        ("SuperNode ID: 12\nSuperNode terminated gracefully.\n", True),
+        ("SuperNode terminated gracefully.\nSuperNode ID: 13\n", False),
+    ):
+        log.write_text(text)
+        assert sent_home(log) is expected
+
+
+def test_keys_that_were_turned_away_are_read_from_the_log(tmp_path):
+    from cryptography.hazmat.primitives import serialization as form
+
+    _, public = make_site_key(tmp_path)
+    key = form.load_ssh_public_key(public.read_bytes())
+    pem = key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+    line = "[ApiError:2004] Attempted to register SuperNode with public key: "
+    log = f"ERROR : [/v1/fleet/activate-node]{line}{pem!r}, exception: No SuperNode\n"
+    assert turned_away(f"other\n{log}{line}b'\\x', and\n{log}") == [pem, pem]
+    assert identity_of_pem(pem) == public.read_text().split()[1]
+    assert identity_of_pem(b"nothing") == ""
+
+
 # Who may do what
 
 
@@ -467,6 +508,24 @@ def test_an_enrolled_site_joins_and_a_second_with_its_key_does_not(tmp_path, sec
         assert why == KEY_REFUSED
     known = nodes(secure.address, secure.tls, secure.env)
     assert {n["node-id"]: n["status"] for n in known}[number] == "offline"
+
+
+def test_a_revoked_site_is_cut_off_and_not_let_in_again(tmp_path, secure):
+    private, public = make_site_key(tmp_path, "site-a")
+    there = (secure.address, secure.tls, secure.env)
+    node = register(public, *there)
+    assert node is not None
+    with join(tmp_path / "a", secure, secure.ca, private) as site:
+        assert until(lambda: node_id(site.log)) == str(node)
+        unregister(node, *there)
+        unregister(node, *there)
+        until(lambda: not site.alive)
+        assert sent_home(site.log)
+    assert why_refused(tmp_path / "b", secure, secure.ca, private) == KEY_REFUSED
+    assert register(public, *there) is None
+    log = (secure.folder / "superlink.log").read_text()
+    knocked = [identity_of_pem(key) for key in turned_away(log)]
+    assert public.read_text().split()[1] in knocked
 
 
 def test_a_key_that_is_not_enrolled_is_refused(tmp_path, secure):

@@ -17,7 +17,6 @@ from afcl.core.tasks import COUNT, Proof, Question, Task
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.privacy.identity import fingerprint, identity_of, mask_key, private_key, sign
-from afcl.runtime.live.enrolment import ENROLLED, enrolled_files, enrolled_keys
 from afcl.runtime.live.keyring import MEMBERS, acquainted, listed
 from afcl.runtime.live.membership import Membership
 from afcl.scale import Box
@@ -139,15 +138,3 @@ def test_a_list_that_cannot_be_read(tmp_path):
     for name in ("list", "none"):
         with pytest.raises(InputError, match="list of --members cannot be read"):
             listed(tmp_path / name)
-
-
-def test_enrolled_keys_are_second_words(tmp_path, members):
-    folder = tmp_path / ENROLLED
-    folder.mkdir()
-    assert not enrolled_files(tmp_path)
-    assert not enrolled_keys(tmp_path)
-    for key in members[:2]:
-        (folder / f"{key.name}.pub").write_text(Path(f"{key}.pub").read_text())
-    (folder / "empty.pub").write_text("ecdsa-sha2-nothing\n")
-    (folder / ".c.pub.part").write_text("a b c")
-    assert enrolled_keys(tmp_path) == set(identities(members[:2]).values())

@@ -15,12 +15,13 @@ from afcl.cli.audit import audit
 from afcl.cli.check import check
 from afcl.cli.dashboard import dashboard
 from afcl.cli.demo import demo
+from afcl.cli.federation import certificates, enrol, revoke
 from afcl.cli.join import join, keygen
 from afcl.cli.log import log
 from afcl.cli.predict import predict
 from afcl.cli.report import report
 from afcl.cli.run import run
-from afcl.cli.serve import enrol, serve
+from afcl.cli.serve import serve
 from afcl.cli.service import OTHERS_WORDS, service
 from afcl.cli.signals import Ended, ended_by_signals
 from afcl.cli.stamps import stamped_lines
@@ -69,8 +70,10 @@ app.command()(audit)
 app.command()(report)
 app.command()(dashboard)
 app.command(context_settings=PASS_ON, add_help_option=False)(plot)
-for command in (serve, join, status, log, renew, forget, keygen, enrol):
+for command in (serve, join, status, log, renew, forget):
     app.command()(command)
+for of_keys in (keygen, enrol, revoke, certificates):
+    app.command()(of_keys)
 app.command(context_settings=OTHERS_WORDS)(service)
 app.command(context_settings=PASS_ON, add_help_option=False)(bench)
 

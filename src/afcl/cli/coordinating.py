@@ -18,12 +18,12 @@ from afcl.cli.standing import Standings
 from afcl.durable import disk_trouble, remove
 from afcl.exceptions import InputError, Interrupted, Stopped, Terminated
 from afcl.owner_only import all_owner_only
-from afcl.runtime.live.enrolment import enrolled_files
 
 if TYPE_CHECKING:
     from afcl.cli.engine_watch import EngineWatch
     from afcl.cli.status import RunLog
     from afcl.runtime.live.engine import Launcher, Server, Tls
+    from afcl.runtime.live.registrar import Registrar
     from afcl.runtime.live.server import RunPlan
 
 #: Seconds between two looks at the run.
@@ -66,9 +66,10 @@ def coordinate(
         ended_by_signals(),
         launcher.serve(folder, at.host, at.port, at.tls) as server,
     ):
-        known = _begin(folder, plan, server, at)
+        keys = None if at.tls is None else _registrar(folder, plan, server)
+        _begin(folder, plan, server, at, keys)
         keep(folder)
-        _watch(folder, plan, server, engine, log, known)
+        _watch(folder, plan, server, engine, log, keys)
         if plan.standing is None:
             _say_result(folder)
             watch_end(folder, server, run_log)
@@ -117,8 +118,16 @@ def _how_to_go_on(why: str, folder: Path) -> str:
     return f"{why}; 'afcl serve --resume {folder}' goes on"
 
 
-def _begin(folder: Path, plan: RunPlan, server: Server, at: Place) -> set[Path] | None:
-    """Have the run served; return the keys that are enrolled, None: no keys are needed.
+def _registrar(folder: Path, plan: RunPlan, server: Server) -> Registrar:
+    from afcl.runtime.live.registrar import Registrar
+
+    return Registrar(plan.members(folder), folder, server, typer.echo)
+
+
+def _begin(
+    folder: Path, plan: RunPlan, server: Server, at: Place, keys: Registrar | None
+) -> None:
+    """Have the run served.
 
     The engine runs; from here on there is something to resume.
     """
@@ -128,18 +137,16 @@ def _begin(folder: Path, plan: RunPlan, server: Server, at: Place) -> set[Path] 
     new = not (folder / PLAN).is_file()
     for name in (FAILED, HEARTBEAT):
         remove(folder / name)
-    known: set[Path] | None = None if at.tls is None else set()
     try:
         plan.write(folder)
         _say_welcome(at, plan)
-        if known is not None:
-            _enrol_new(folder, server, known)
+        if keys is not None:
+            keys.look()
         server.begin()
     except BaseException:
         if new:
             remove(folder / PLAN)
         raise
-    return known
 
 
 def _watch(
@@ -148,7 +155,7 @@ def _watch(
     server: Server,
     engine: EngineWatch,
     log: RunLog | Standings,
-    known: set[Path] | None,
+    keys: Registrar | None,
 ) -> None:
     """Say what is new in a run until its last result is there."""
     from afcl.cli.report import write_at_the_end
@@ -171,8 +178,8 @@ def _watch(
         if time.monotonic() - looked > LOOK:
             answered = engine.ask(partial(_check, folder, plan, server))
             looked = time.monotonic() if answered else looked
-        if known is not None:
-            engine.ask(partial(_enrol_new, folder, server, known))
+        if keys is not None:
+            engine.ask(keys.look)
         time.sleep(PAUSE)
     _echo(log.new_lines())
 
@@ -197,17 +204,6 @@ def _say_welcome(at: Place, plan: RunPlan) -> None:
         f"A site joins with: afcl join {where} --data FILE --name NAME "
         f"--out DIR {how}"
     )
-
-
-def _enrol_new(folder: Path, server: Server, known: set[Path]) -> None:
-    """Register keys that were put into the run's folder since the last look.
-
-    They are `known` from then on.
-    """
-    for key in sorted(enrolled_files(folder) - known):
-        server.enrol(key)
-        known.add(key)
-        typer.echo(f"enrolled {key.stem}")
 
 
 def is_done(folder: Path, plan: RunPlan) -> bool:

@@ -136,6 +136,14 @@ NamesKey = Annotated[
         metavar="FILE",
     ),
 ]
+LabelsAnyway = Annotated[
+    bool,
+    typer.Option(
+        "--labels-anyway",
+        help="Wait for the answer, and label these rows by it, also if this site takes "
+        "no part in the run.",
+    ),
+]
 Port = Annotated[
     int | None,
     typer.Option(help="Port for the engine on this machine (a free one)."),
@@ -159,9 +167,14 @@ def keygen(
     engine: EngineName = DEFAULT,
 ) -> None:
     """Make a site's key pair: NAME stays here, NAME.pub goes to the coordinator."""
+    from afcl.privacy.identity import key_fingerprint
+    from afcl.runtime.live.enrolment import read_key
+
     private, public = get_launcher(engine).keygen(out, name)
+    mark = key_fingerprint(read_key(public).identity)
     typer.echo(
-        f"{private} stays here; send {public} to the coordinator ('afcl enrol')."
+        f"{private} stays here; send {public} to the coordinator ('afcl enrol'), and "
+        f"compare on the telephone: {mark}"
     )
 
 
@@ -204,6 +217,7 @@ def join(
     changed: Changed = False,
     members: Members = None,
     stay: Stay = False,
+    labels_anyway: LabelsAnyway = False,
     stream: Stream = None,
     port: Port = None,
     wait: Wait = None,
@@ -263,6 +277,7 @@ def join(
         members=_resolved(members),
         coordinator=address,
         keep_sent=keep_sent,
+        labels_anyway=labels_anyway,
     )
     with occupied(out, "afcl join", private=True):
         if _enter(out, asked, insecure):
@@ -336,7 +351,7 @@ def _come_back(out: Path, asked: Membership) -> Membership:
     """Go on where this site was, if it asked for the same then."""
     from afcl.cli.continuing import flag_of, shown
     from afcl.runtime.live.membership import (
-        REFUSED,
+        LEFT_OUT,
         SITE,
         Membership,
         open_membership,
@@ -354,8 +369,9 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         members=asked.members,
         coordinator=asked.coordinator,
         keep_sent=asked.keep_sent,
+        labels_anyway=asked.labels_anyway,
     )
-    if before.state == REFUSED:
+    if before.state in LEFT_OUT:
         return asked
     same = replace(
         asked,
@@ -370,6 +386,8 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         begun=before.begun,
         answered=before.answered,
         notes=before.notes,
+        described=before.described,
+        hindered=before.hindered,
         state=before.state,
         reason=before.reason,
     )
@@ -398,6 +416,8 @@ def _take_part(
     from afcl.cli.report import write_at_the_end
 
     again = "the same command comes back into the run"
+    for line in [] if ca is None else launcher.ending_soon(address, ca):
+        print(f"warning: {line}", file=sys.stderr)
     try:
         with ended_by_signals(), launcher.join(out, address, ca, key, port) as node:
             _watch(out, node, Waiting(wait))
@@ -419,15 +439,21 @@ def _take_part(
 def _watch(out: Path, node: Node, waiting: Waiting) -> None:
     """Say how the site fares, until it is done or cannot go on."""
     from afcl.cli.report import write_at_the_end
-    from afcl.runtime.live.membership import DONE, REFUSED, open_membership
+    from afcl.runtime.live.membership import DONE, LEFT_OUT, REFUSED, open_membership
     from afcl.runtime.live.trouble import read_trouble
 
     state, known, met, noted, answered = "", read_trouble(out), 0, 0, 0
     while state != DONE:
         member, trouble = open_membership(out), read_trouble(out)
+        left_out = member.state in LEFT_OUT and not member.waits
         if trouble != known:
             known = trouble
-            print(f"could not answer: {trouble}", file=sys.stderr)
+            if not left_out or trouble != member.reason:
+                print(f"could not answer: {trouble}", file=sys.stderr)
+        if left_out:
+            write_at_the_end(out)
+            how = "was refused" if member.state == REFUSED else "took no part"
+            raise InputError(f"{member.name} {how}: {member.reason}")
         if member.state != state:
             state = member.state
             typer.echo(f"{member.name}: {state}")
@@ -441,9 +467,6 @@ def _watch(out: Path, node: Node, waiting: Waiting) -> None:
         for note in member.notes[noted:]:
             print(f"note: {note}", file=sys.stderr)
         noted = len(member.notes)
-        if state == REFUSED:
-            write_at_the_end(out)
-            raise InputError(f"{member.name} was refused: {member.reason}")
         alive = node.alive  # before it is asked why it is not
         kept_out = node.trouble()
         if kept_out is not None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``afcl serve``, ``enrol``, ``status``: the coordinator's side of a live run."""
+"""``afcl serve``: the coordinator's side of a live run."""
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -34,12 +35,10 @@ from afcl.cli.standing import (
     standing_of,
 )
 from afcl.cli.tables import Category, categories
-from afcl.durable import replacing
 from afcl.exceptions import InputError
 from afcl.occupied import occupied
 from afcl.registry import ways_to_write
 from afcl.runtime.live.engines import get_launcher
-from afcl.runtime.live.enrolment import ENROLLED
 
 if TYPE_CHECKING:
     from afcl.cli.continuing import Served
@@ -50,9 +49,12 @@ if TYPE_CHECKING:
 LEAST = 3
 #: Seconds for which the end of a run stays served.
 A_DAY = 86_400.0
-#: The certificates, below the run's folder.
+#: The certificates, below the federation's folder.
 CERTIFICATES = "tls"
-INSECURE = "no TLS: what is sent can be read and changed on the way; anybody can join"
+INSECURE = (
+    "no TLS: what is sent can be read and changed on the way; anybody can join, under "
+    "any name"
+)
 
 
 Out = Annotated[
@@ -62,6 +64,14 @@ Out = Annotated[
 Resume = Annotated[
     Path | None,
     typer.Option(help="Go on with the run in this folder, only that.", metavar="DIR"),
+]
+FederationFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--federation",
+        help="Folder with the keys, names and certificates of many runs (the run's).",
+        metavar="DIR",
+    ),
 ]
 Host = Annotated[
     str | None, typer.Option(help="Address to listen on (127.0.0.1).", metavar="HOST")
@@ -74,7 +84,8 @@ MinClients = Annotated[
 Certificates = Annotated[
     Path | None,
     typer.Option(
-        help="Folder with ca.crt, server.crt, server.key; made if empty (DIR/tls).",
+        help="Folder with ca.crt, server.crt, server.key; made if empty (tls in the "
+        "federation's folder).",
         metavar="DIR",
     ),
 ]
@@ -154,6 +165,7 @@ Engine = Annotated[
 def serve(
     out: Out = None,
     resume: Resume = None,
+    federation: FederationFolder = None,
     host: Host = None,
     port: Port = None,
     min_clients: MinClients = None,
@@ -221,11 +233,13 @@ def serve(
         was = None if plan is None else Served.read(folder)
         if plan is None:
             plan = _new_plan(said, min_clients or LEAST, ranges, max_rows)
-            plan = replace(plan, standing=standing)
+            own = "" if federation is None else os.path.relpath(federation, folder)
+            plan = replace(plan, standing=standing, federation=own)
         elif _is_over(folder, plan):
             typer.echo(f"{folder} is finished; nothing to resume.")
             return
         else:
+            _check_federation(plan, folder, federation)
             typer.echo(f"Going on with the run in {folder}.")
         served = served_now(was, host, port, tls, names, insecure, engine)
         waits = {"patience": patience, "linger": linger, "serve_end": serve_end}
@@ -239,11 +253,27 @@ def _serve(folder: Path, plan: RunPlan, served: Served, patience: float) -> None
     if served.insecure:
         print(f"warning: {INSECURE}", file=sys.stderr)
     else:
-        where = Path(served.tls) if served.tls else folder / CERTIFICATES
-        certificates = launcher.certificates(where, [*served.names, served.host])
+        where = plan.members(folder).folder / CERTIFICATES
+        where = Path(served.tls) if served.tls else where
+        hosts = [*served.names, served.host]
+        certificates = launcher.certificates(where, hosts, _note)
     plan = replace(plan, signed=certificates is not None)
     at = Place(served.host, served.port, served.names, certificates)
     coordinate(launcher, folder, plan, at, patience, served.write)
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _check_federation(plan: RunPlan, folder: Path, given: Path | None) -> None:
+    """Refuse another federation than the one that the run began in."""
+    own = plan.members(folder).folder
+    if given is not None and given.resolve() != own:
+        raise InputError(
+            f"the run in {folder} belongs to the federation in {own}: leave out "
+            "--federation, or begin another run"
+        )
 
 
 def _is_over(folder: Path, plan: RunPlan) -> bool:
@@ -318,43 +348,3 @@ def _new_plan(
     if reason:
         print(f"privacy {options['privacy']}: {reason}", file=sys.stderr)
     return plan
-
-
-def enrol(
-    keys: Annotated[
-        list[Path], typer.Argument(help="Public keys of sites.", metavar="KEY")
-    ],
-    run: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the run (the only one here).", metavar="DIR"),
-    ] = None,
-) -> None:
-    """Let sites join a run: their public keys, made with 'afcl keygen'.
-
-    Works before and while the run is served; a restart remembers them.
-    """
-    folder = run if run is not None else _only_run(Path.cwd())
-    for key in keys:
-        if not key.is_file():
-            raise InputError(f"no file {key}: give the .pub file of 'afcl keygen'")
-        if not key.read_bytes().startswith(b"ecdsa-sha2-"):
-            raise InputError(f"{key} is no public key of 'afcl keygen': give KEY.pub")
-    to = folder / ENROLLED
-    to.mkdir(parents=True, exist_ok=True)
-    for key in keys:
-        with replacing(to / key.name, "wb") as file:
-            file.write(key.read_bytes())
-        typer.echo(f"{key.name} may join the run in {folder}")
-
-
-def _only_run(where: Path) -> Path:
-    from afcl.runtime.live.server import PLAN
-
-    runs = [where] if (where / PLAN).is_file() else []
-    runs += [path.parent for path in sorted(where.glob(f"*/{PLAN}"))]
-    if len(runs) != 1:
-        raise InputError(
-            f"{len(runs)} runs in {where}: say which one with --run DIR (the --out of "
-            "'afcl serve')"
-        )
-    return runs[0]

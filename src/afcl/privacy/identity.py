@@ -91,6 +91,16 @@ def _written(public: Any) -> str:
     return str(line.split()[1].decode())
 
 
+def identity_of_pem(content: bytes) -> str:
+    """Return the identity of a public key in PEM, "" of what is none."""
+    _, serialization, ec = _library()
+    try:
+        key = serialization.load_pem_public_key(content)
+    except Exception:  # whatever the library makes of garbage
+        return ""
+    return _written(key) if isinstance(key, ec.EllipticCurvePublicKey) else ""
+
+
 def sign(private: Any, message: bytes) -> str:
     """Return the signature of a message, in hexadecimal."""
     hashes, _, ec = _library()
@@ -119,6 +129,31 @@ def _public(identity: str) -> Any:
     if not isinstance(key, ec.EllipticCurvePublicKey) or _written(key) != identity:
         raise ValueError("no key of a site")
     return key
+
+
+def public_identity(text: str) -> str:
+    """Return the identity in the text of a public key's file.
+
+    Raises
+    ------
+    ValueError
+        If it is none, or not whole.
+    """
+    lines = text.strip().splitlines() or [""]
+    words = lines[0].split()
+    if len(lines) > 1 or not words or not words[0].startswith(KIND):
+        raise ValueError("no public key of 'afcl keygen'")
+    try:
+        _public("".join(words[1:2]))
+    except Exception:  # whatever the library makes of garbage
+        raise ValueError("cut off or damaged") from None
+    return words[1]
+
+
+def key_fingerprint(identity: str) -> str:
+    """Return what people compare of a key, as ``ssh-keygen -l`` writes it."""
+    digest = hashlib.sha256(base64.b64decode(identity)).digest()
+    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 # ------------------------------------------------------------------ lists of members

@@ -65,8 +65,11 @@ def ended(
 
 def register(
     public_key: Path, address: str, tls: Tls | None, env: Mapping[str, str]
-) -> None:
-    """Enrol a site, here, where the coordinator runs; once more does no harm."""
+) -> int | None:
+    """Enrol a site, here, where the coordinator runs; return the id of its node.
+
+    Once more does no harm, and tells no id.
+    """
     try:
         known = public_key.read_bytes().startswith(b"ecdsa-sha2-nistp")
     except OSError as error:
@@ -75,9 +78,25 @@ def register(
         raise InputError(f"{public_key} is no public key: give the site's .pub file")
     path = str(public_key.resolve())
     try:
-        _flwr(address, tls, env, "supernode", "register", path, _LINK)
+        made = _flwr(address, tls, env, "supernode", "register", path, _LINK)
     except InputError as error:
         if "[code: 23]" not in str(error):  # the key is enrolled already
+            raise
+        return None
+    return int(made["node-id"])
+
+
+def unregister(
+    node: int, address: str, tls: Tls | None, env: Mapping[str, str]
+) -> None:
+    """Take a site's enrolment back; once more does no harm.
+
+    The engine lets nobody enrol with that site's key again.
+    """
+    try:
+        _flwr(address, tls, env, "supernode", "unregister", str(node), _LINK)
+    except InputError as error:
+        if "[code: 24]" not in str(error):  # the node is not known any more
             raise
 
 

@@ -3,18 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from afcl.exceptions import InputError
 from afcl.owner_only import make_folder
-from afcl.runtime.flower import commands
-from afcl.runtime.flower.certificates import make_server_certificates
+from afcl.privacy.identity import identity_of_pem
+from afcl.runtime.flower import commands, renewal
 from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import environment, scripts
 from afcl.runtime.flower.keys import make_site_key
-from afcl.runtime.flower.logs import GIVE_CA, NO_ANSWER, node_id, refusal
+from afcl.runtime.flower.logs import (
+    GIVE_CA,
+    NO_ANSWER,
+    PUT_OUT,
+    node_id,
+    refusal,
+    sent_home,
+    turned_away,
+)
 from afcl.runtime.flower.network import (
     LOOPBACK,
     Knocking,
@@ -69,10 +77,29 @@ class FlowerServer(_Process):
         super().__init__(child)
         self._folder, self._address, self._tls, self._env = folder, address, tls, env
         self._run = ""
+        #: How much of the log has been looked through for keys that were not let in.
+        self._read = child.log.stat().st_size if child.log.is_file() else 0
 
-    def enrol(self, public_key: Path) -> None:
-        """Let the owner of a key join; once more does no harm."""
-        commands.register(public_key, self._address, self._tls, self._env)
+    def enrol(self, public_key: Path) -> int | None:
+        """Let the owner of a key join; return the id of its node, if it is new."""
+        return commands.register(public_key, self._address, self._tls, self._env)
+
+    def revoke(self, address: int) -> None:
+        """Let a node join no more, and cut its line."""
+        commands.unregister(address, self._address, self._tls, self._env)
+
+    def turned_away(self) -> list[str]:
+        """Return the keys that the SuperLink has not let in since the last call."""
+        if self.log.stat().st_size < self._read:
+            self._read = 0  # it was begun anew
+        with self.log.open("rb") as file:
+            file.seek(self._read)
+            new = file.read()
+        # A line that is being written is read when it is whole.
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read += len(whole)
+        found = turned_away(whole.decode(errors="replace"))
+        return [key for key in map(identity_of_pem, found) if key]
 
     def begin(self) -> None:
         """Hand the run over; the engine serves it in a process of its own."""
@@ -102,11 +129,13 @@ class FlowerNode(_Process):
         """
         self._joined = self._joined or node_id(self.log) is not None
         if self._joined:
-            return None
+            cut_off = not self.alive and sent_home(self.log)
+            return PUT_OUT if cut_off else None
         reason = refusal(self.log)
         if reason is None:
-            alive = self.alive
-            return None if alive else clocks_apart(self._address, self._ca)
+            if self.alive:
+                return None
+            return clocks_apart(self._address, self._ca)
         if reason != NO_ANSWER:
             return unreachable(self._address, self._ca) or reason
         why = self._knocking.why()
@@ -126,9 +155,25 @@ class FlowerLauncher:
         """Make a site's key pair; return the private and the public file."""
         return make_site_key(folder, name)
 
-    def certificates(self, folder: Path, hosts: Sequence[str]) -> Tls:
-        """Return the coordinator's certificates, made now if there are none."""
-        return make_server_certificates(folder, hosts)
+    def certificates(
+        self, folder: Path, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> Tls:
+        """Return the coordinator's certificates, made or renewed now if need be."""
+        return renewal.certificates_for(folder, hosts, say)
+
+    def renew(
+        self, folder: Path, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> None:
+        """Make a new certificate of the coordinator's, for more hosts if given."""
+        renewal.renew(folder, hosts, say)
+
+    def describe_certificates(self, folder: Path) -> list[str]:
+        """Return what the certificates in a folder are good for, a line each."""
+        return renewal.described(folder)
+
+    def ending_soon(self, address: str, ca: Path) -> list[str]:
+        """Return which certificates a site relies on end soon, a line each."""
+        return renewal.ending_soon(address, ca)
 
     def serve(
         self, folder: Path, host: str, port: int, tls: Tls | None

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from afcl.runtime.flower.log_file import read_log
@@ -12,12 +14,17 @@ from afcl.runtime.flower.log_file import read_log
 NO_ANSWER = "no answer from the coordinator yet: wrong address, not started, or TLS?"
 _PLAIN = "the coordinator speaks plain text: join with --insecure, without --ca"
 GIVE_CA = "give the coordinator's ca.crt with --ca"
-#: The engine says the same of a key it does not know and of one that is online. It
-#: takes a site for online until it has been silent for a minute.
+#: The engine says the same of a key it does not know (any more) and of one that is
+#: online. It takes a site for online until it has been silent for a minute.
 KEY_REFUSED = (
-    "the coordinator does not know this key, or has a site online with it: ask for "
-    "'afcl enrol' with the .pub file, or, if the site has just been cut off, "
-    "join again in a minute"
+    "the coordinator does not know this key, has revoked it, or has a site online with "
+    "it: ask for 'afcl enrol' with the .pub file, or, if the site has just been cut "
+    "off, join again in a minute"
+)
+#: What a site is told whose engine was sent home after it had joined.
+PUT_OUT = (
+    "the coordinator has cut this site off: its key was revoked, or its engine was "
+    "begun anew; ask whoever runs the coordinator, then join again"
 )
 #: What a SuperNode's log says, and what it means; the first that fits counts.
 _REFUSALS = {
@@ -53,6 +60,11 @@ _ATTEMPTS = 4
 _ERROR = re.compile(r"\bERROR\b|^[\w.]+(Error|Exception|Exit): |: error: ")
 _REFUSED = re.compile(r"Failed to initialize the connection to the SuperLink\.\n(.+)")
 _JOINED = re.compile(r"SuperNode ID: (\d+)")
+_SENT_HOME = "SuperNode terminated gracefully"
+#: A SuperLink that does not let a key in, with the key as Python writes bytes.
+_TURNED_AWAY = re.compile(
+    r"\[ApiError:2004\] Attempted to register SuperNode with public key: (b'[^']+')"
+)
 
 
 def node_id(log: Path) -> str | None:
@@ -77,6 +89,21 @@ def refusal(log: Path) -> str | None:
     if text.count("Connection attempt failed") >= _ATTEMPTS:
         return NO_ANSWER
     return None
+
+
+def sent_home(log: Path) -> bool:
+    """Whether a SuperNode that has ended was told to, after it had joined."""
+    text = read_log(log)
+    return 0 <= text.rfind("SuperNode ID: ") < text.rfind(_SENT_HOME)
+
+
+def turned_away(text: str) -> list[bytes]:
+    """Return the public keys (PEM) that a SuperLink's log says were not let in."""
+    found = []
+    for written in _TURNED_AWAY.findall(text):
+        with suppress(ValueError, SyntaxError):  # a stranger may send what it likes
+            found.append(bytes(ast.literal_eval(written)))
+    return found
 
 
 def meaning(text: str) -> str | None:

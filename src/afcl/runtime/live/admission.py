@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from afcl.runtime.agreement import AgreementRequest, Say
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.announcement import Announcement, check, check_owner
+from afcl.runtime.live.door import Door
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.kinds import features_of
 from afcl.runtime.live.notes import SiteAgreement
@@ -67,8 +68,8 @@ class Admission:
         Seconds for which the run stays open for late joiners after it could end.
     pause
         Seconds between two looks at the engine.
-    enrolled
-        Returns the keys that may join; None: nobody needs a key.
+    door
+        Knows the keys that may join; None: nobody needs a key, and no name is bound.
     numbers
         Sites of earlier runs by the numbers that they keep; "" for one that is free to
         nobody.
@@ -91,7 +92,7 @@ class Admission:
         patience: float = 600.0,
         linger: float = 0.0,
         pause: float = 0.2,
-        enrolled: Callable[[], Container[str]] | None = None,
+        door: Door | None = None,
         numbers: Sequence[str] = (),
         unwelcome: Callable[[str], bool] | None = None,
         expected: Sequence[str] = (),
@@ -106,7 +107,7 @@ class Admission:
         self.journal = journal
         self.patience, self.linger, self.pause = patience, linger, pause
         self.roster = Roster(numbers)
-        self._enrolled, self._unwelcome = enrolled, unwelcome
+        self._door, self._unwelcome = door, unwelcome
         self.expected, self.absence = expected, absence
         self._clock, self._sleep = clock, sleep
         self._requests = Requests(engine, lambda: self._clock())
@@ -183,7 +184,8 @@ class Admission:
         """Wait for these no more; who answers after all is let in then."""
         for address in addresses:
             self._given_up.add(address)
-            text = f"node {address} does not say who it is: it is not waited for"
+            who = self._name(address)
+            text = f"{who} does not say who it is: it is not waited for"
             self._say("note", text=text)
 
     def _settle(self, waiting: list[int]) -> SiteAgreement | None:
@@ -259,6 +261,7 @@ class Admission:
         self._refused = {a: why for a, why in self._refused.items() if a in now}
         for answer in self.engine.poll():
             self._sort(answer)
+        self._put_out_revoked()
         self._requests.send_again(self.roster.addresses, self._here)
         self._ask_who_is_new()
 
@@ -274,17 +277,22 @@ class Admission:
         if not self._lost or len(self.present()) < self.min_clients:
             return
         for client in sorted(self._lost):
-            self._inbox.append(Failure(-1, client, "is gone", gone=True))
-            self._requests.drop(client)
-        self._gone |= self._lost
+            self._go_on_without(client)
         self._lost.clear()
+
+    def _go_on_without(self, client: ClientId) -> None:
+        """Have the coordinator go on without a client, until it is back."""
+        self._inbox.append(Failure(-1, client, "is gone", gone=True))
+        self._requests.drop(client)
+        self._gone.add(client)
 
     def present(self) -> list[ClientId]:
         """Return the clients that were let in and are here."""
+        here = self._here - self._refused.keys()
         return [
             client
             for client, address in sorted(self.roster.addresses.items())
-            if address in self._here and address in self.roster.announced
+            if address in here and address in self.roster.announced
         ]
 
     def _ask_who_is_new(self) -> None:
@@ -330,18 +338,17 @@ class Admission:
     def _hear_announcement(self, address: int, answer: Reply | Failure) -> None:
         """Note who is there; who cannot announce itself is not asked again."""
         if isinstance(answer, Failure):
-            self._refused[address] = answer.reason
-            self._say("refused", name=f"node {address}", reason=answer.reason)
+            self._refuse(address, answer.reason, self._name(address))
             return
         try:
             payload = decode(answer.data, LARGEST_MESSAGE)
             site = check(payload, self.request.extremes)
             self._check_owner(site, self._challenges[address])
         except RejectedMessage as error:
-            self._refuse(address, str(error), f"node {address}")
+            self._refuse(address, str(error), self._name(address))
             return
         others = self.roster.namesakes(site.name)
-        if others & self._here:
+        if others & self._here - self._refused.keys():
             text = f"the name {site.name} is taken: choose another with --name"
             self._refuse(address, text, site.name)
             return
@@ -371,16 +378,41 @@ class Admission:
             f"{site.name} was forgotten here, as it was asked for: choose another name "
             "with --name to take part again",
         )
-        if self._enrolled is not None:
-            refuse_unless(
-                site.identity in self._enrolled(),
-                f"{site.name} does not sign with a key that is enrolled here: join "
-                "with the --key whose .pub was given to 'afcl enrol'",
-            )
+        if self._door is not None:
+            self._door.check(site)
+        owner = self.roster.owners.get(site.name, site.identity)
         refuse_unless(
-            self.roster.owners.get(site.name, site.identity) == site.identity,
+            owner == site.identity or owner in self._revoked(),
             f"the name {site.name} belongs to another key: choose another with --name",
         )
+
+    def _revoked(self) -> Mapping[str, str]:
+        """Return the keys that were taken away, and a line on each."""
+        return {} if self._door is None else self._door.revoked()
+
+    def _put_out_revoked(self) -> None:
+        """Put out who has come with a key that was revoked since."""
+        revoked = self._revoked()
+        if not revoked:
+            return
+        clients = {at: client for client, at in self.roster.addresses.items()}
+        for address in self._here - self._refused.keys():
+            site = self.roster.announced.get(address)
+            if site is None or site.identity not in revoked:
+                continue
+            why, client = revoked[site.identity], clients.get(address)
+            if client is None:
+                self._refuse(address, why, site.name)
+                continue
+            self._tell_refused(address, why, site.name)
+            self._lost.discard(client)
+            if client not in self._gone:
+                self._go_on_without(client)
+
+    def _name(self, address: int) -> str:
+        """Return what to call somebody who has not been let in."""
+        known = None if self._door is None else self._door.name_at(address)
+        return known or f"node {address}"
 
     def _let_in(self, address: int) -> None:
         """Let in who fits, whether it is new or back."""
@@ -388,6 +420,8 @@ class Admission:
         self._is_back(entry.client)
         self.journal.record(entry)
         site = self.roster.announced[address]
+        if self._door is not None:
+            self._door.let_in(self.run, site, entry.client)
         self._say(
             "ranges",
             client=entry.client,
@@ -399,6 +433,9 @@ class Admission:
     def _refuse(self, address: int, reason: str, name: str) -> None:
         """Tell a site why it is left out; it is not asked again."""
         self.roster.announced.pop(address, None)
+        self._tell_refused(address, reason, name)
+
+    def _tell_refused(self, address: int, reason: str, name: str) -> None:
         self._refused[address] = reason
         self._say("refused", name=name, reason=reason)
         self.engine.send(address, encode(Refusal(self.run, reason)))

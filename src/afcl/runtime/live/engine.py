@@ -19,7 +19,7 @@ and ``tests/runtime/test_engines.py``. How: docs/how-to/add-an-engine.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
@@ -97,11 +97,20 @@ class Running(Protocol):
 class Server(Running, Protocol):
     """The coordinator's side."""
 
-    def enrol(self, public_key: Path) -> None:
+    def enrol(self, public_key: Path) -> int | None:
         """Let the owner of a key join; once more does no harm.
 
-        Raises :class:`EngineSilent`, as `trouble` does, if the engine does not answer.
+        Return the address it will have, None if that is not known (any more). Raises
+        :class:`EngineSilent`, as `trouble` does, if the engine does not answer.
         """
+        ...
+
+    def revoke(self, address: int) -> None:
+        """Let whoever has this address join no more; once more does no harm."""
+        ...
+
+    def turned_away(self) -> list[str]:
+        """Return the keys that the engine has not let in since the last call."""
         ...
 
     def begin(self) -> None:
@@ -127,8 +136,27 @@ class Launcher(Protocol):
         """Make a site's key pair; return the private and the public file."""
         ...
 
-    def certificates(self, folder: Path, hosts: Sequence[str]) -> Tls:
-        """Return the coordinator's certificates, made now if there are none."""
+    def certificates(
+        self, folder: Path, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> Tls:
+        """Return the coordinator's certificates, made or renewed now if need be.
+
+        `say` is told in a line each what was renewed, and what ends soon.
+        """
+        ...
+
+    def renew(
+        self, folder: Path, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> None:
+        """Make a new certificate of the coordinator's, for more hosts if given."""
+        ...
+
+    def describe_certificates(self, folder: Path) -> list[str]:
+        """Return what the certificates in a folder are good for, a line each."""
+        ...
+
+    def ending_soon(self, address: str, ca: Path) -> list[str]:
+        """Return which certificates a site relies on end soon, a line each."""
         ...
 
     def serve(self, folder: Path, host: str, port: int, tls: Tls | None) -> Server:

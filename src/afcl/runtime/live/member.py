@@ -37,9 +37,16 @@ from afcl.privacy.levels import PLAIN, parse_level
 from afcl.runtime.agreement import quoted
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.answers import remember, remembered
+from afcl.runtime.live.declining import (
+    Declined,
+    goes_home_empty,
+    note_answer,
+    note_hindrance,
+)
 from afcl.runtime.live.introduction import introduction, signed
 from afcl.runtime.live.keyring import acquainted, task_of, with_proof
 from afcl.runtime.live.membership import (
+    DECLINED,
     DONE,
     JOINED,
     REFUSED,
@@ -92,7 +99,11 @@ def _answer_at(folder: Path, member: Membership, asked: Any, request: bytes) -> 
         return encode(Noted(asked.run))
     run = _run_of(asked)
     place = place_for(folder, member, run, isinstance(asked, AskAnnouncement))
-    reply = _answer(*place, asked, request)
+    try:
+        reply = _answer(*place, asked, request)
+    except AfclError as error:
+        note_hindrance(place.folder, asked, error)
+        raise
     if isinstance(asked, Finish):
         publish(folder, place, run)
     return reply
@@ -106,6 +117,10 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
         keep_membership(
             folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
         )
+        return encode(Noted(run))
+    if isinstance(asked, Finish) and goes_home_empty(member):
+        left_out = replace(member, run=run, state=DECLINED, reason=member.hindered)
+        keep_membership(folder, left_out)
         return encode(Noted(run))
     known = _said_before(folder, member, asked, request)
     if known is not None:
@@ -143,6 +158,7 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     site = Site(given.rows, given.columns, secret, views, member.gaps)
     site.memory = _memory(folder)
     reply = site.answer(request)
+    note_answer(folder, joined, asked, reply)
     if member.key and isinstance(asked, AskHello):
         reply = with_proof(joined, asked.terms, reply)
     memory = b"" if site.memory is None else encode(site.memory)
@@ -204,7 +220,8 @@ def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
                 f"{member.name} was asked to announce itself in another way before"
             )
         return replace(member, asked=wanted)
-    check_terms(member, asked.terms)
+    if not (isinstance(asked, Finish) and member.labels_anyway):
+        check_terms(member, asked.terms)
     terms = digest_of(asked.terms)
     if member.terms not in ("", terms):
         raise RejectedMessage(
@@ -290,35 +307,35 @@ def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
 def check_terms(member: Membership, terms: Terms) -> None:
     """Refuse to say more than the site has promised to say."""
     if terms.method != member.method:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} takes part in {member.method} only, not in {terms.method}: "
             f"join with --method {terms.method} to allow it"
         )
     twice = [name for name, n in Counter(terms.columns).items() if n > 1]
     if twice:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} gives every column once, not {quoted(twice)} several times"
         )
     method, parameters = settled(terms)
     told = method.disclosure(parameters)
     level, least = told.level, told.min_cell
     if told.holders is not None and told.holders < member.holders:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} gives no sums of groups that fewer than {member.holders} "
             f"sites hold: join with --holders {told.holders} to allow it"
         )
     if least is not None and least < member.min_cell:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "
             f"with --min-cell {least} to allow it"
         )
     insists = parse_level(member.privacy)
     if level and parse_level(level).scheme == PLAIN:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} adds nothing up unmasked: {level} is for simulations"
         )
     if level and not insists.allows(parse_level(level)):
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} insists on privacy {insists}, this run is {level}: join "
             f"with --privacy '{level}' to allow it"
         )

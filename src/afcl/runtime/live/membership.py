@@ -27,11 +27,15 @@ LISTS = ("columns", "drop", "date", "null", "steps", "met", "notes")
 PROGRAM = ".py"
 #: What such a program defines.
 FUNCTION = "rows"
-#: States of a membership: not asked yet, let in, turned away, finished.
+#: States of a membership: not asked yet, let in, turned away by the coordinator, turned
+#: away by itself, finished.
 WAITING = "waiting"
 JOINED = "joined"
 REFUSED = "refused"
+DECLINED = "takes no part"
 DONE = "done"
+#: Those in which a site is no part of the run.
+LEFT_OUT = (REFUSED, DECLINED)
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,11 @@ class Membership:
         number of the last one that began, and of the last one it has labels of.
     notes
         Lines for its owner on how its rows take part.
+    described, hindered
+        Whether it has said anything of its rows in this run, and why not, as far as
+        that is its own doing.
+    labels_anyway
+        Whether it waits for the answer to label its rows also where it declines.
     """
 
     data: str
@@ -138,6 +147,14 @@ class Membership:
     begun: int = 0
     answered: int = 0
     notes: tuple[str, ...] = ()
+    described: bool = False
+    hindered: str = ""
+    labels_anyway: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is left out, and waits for the answer all the same."""
+        return self.state == DECLINED and self.labels_anyway
 
     @property
     def gaps(self) -> str:

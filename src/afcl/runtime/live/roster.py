@@ -34,7 +34,7 @@ class Roster:
     announced : dict from address to Announcement
         Everybody's that has not been refused.
     owners : dict from str to str
-        The key (or none: "") that a name was first announced with, for the whole run.
+        The key (or none: "") that a name was announced with, for the whole run.
     founders : list of Announcement
         Those that the agreement was made from, if the run is taken up.
     terms : Terms or None
@@ -77,7 +77,7 @@ class Roster:
     def announce(self, address: int, site: Announcement, data: bytes = b"") -> None:
         """Note who is at an address; `data` is the announcement as it came."""
         self.announced[address] = site
-        self.owners.setdefault(site.name, site.identity)
+        self.owners[site.name] = site.identity
         self._called.setdefault(site.name, set()).add(address)
         if data:
             self._received[address] = data

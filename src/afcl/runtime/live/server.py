@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,10 @@ from afcl.runtime.coordinator import Coordinator, Finished, Spec
 from afcl.runtime.heartbeat import Heartbeat
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
+from afcl.runtime.live.door import Door
 from afcl.runtime.live.engine import Engine
-from afcl.runtime.live.enrolment import enrolled_keys
 from afcl.runtime.live.farewell import END_JOURNAL, Farewell, keep_end
+from afcl.runtime.live.federation import Federation
 from afcl.runtime.live.numbered import Standing
 from afcl.runtime.live.retelling import opening
 from afcl.runtime.requirements import requirements
@@ -87,6 +87,9 @@ class RunPlan:
         Whether sites show by an enrolled key who they are.
     standing
         How it goes on after the first answer; None: it ends with that.
+    federation
+        The folder of the federation whose run it is, seen from the run's; empty: that
+        is its own.
     """
 
     run: str
@@ -106,6 +109,7 @@ class RunPlan:
     standing: Standing | None = None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     serve_end: float = 0.0
+    federation: str = ""
 
     def write(self, folder: Path) -> None:
         """Keep the plan in the run's folder."""
@@ -126,6 +130,10 @@ class RunPlan:
                 f"{folder} holds no run: start one with 'afcl serve --out {folder}'"
             ) from error
         return plan
+
+    def members(self, folder: Path) -> Federation:
+        """Return the federation that the run in a folder belongs to."""
+        return Federation((folder / self.federation).resolve())
 
     def request(self) -> AgreementRequest:
         """Return what the sites are asked for."""
@@ -169,8 +177,8 @@ class Before:
 
     Attributes
     ----------
-    door
-        Where the enrolled keys are; None: in the run's folder.
+    members
+        The federation, if it is not the run's own.
     numbers
         Sites of earlier runs, by the numbers that they keep.
     unwelcome
@@ -181,7 +189,7 @@ class Before:
         Returns what is added to the result: how its clusters are called.
     """
 
-    door: Path | None = None
+    members: Federation | None = None
     numbers: Sequence[str] = ()
     unwelcome: Callable[[str], bool] | None = None
     expected: Sequence[str] = ()
@@ -267,7 +275,9 @@ def _admission(
         journal,
         patience=plan.patience,
         linger=plan.linger,
-        enrolled=partial(enrolled_keys, before.door or folder) if plan.signed else None,
+        door=Door(before.members or plan.members(folder), folder)
+        if plan.signed
+        else None,
         numbers=before.numbers,
         unwelcome=before.unwelcome,
         expected=before.expected,

@@ -101,6 +101,8 @@ def place_for(folder: Path, member: Membership, run: str, begins: bool) -> Place
         reason="",
         met=(),
         notes=(),
+        described=False,
+        hindered="",
     )
     keep_membership(own, fresh)
     _keep_seen(own, member)
@@ -112,7 +114,7 @@ def place_for(folder: Path, member: Membership, run: str, begins: bool) -> Place
 def publish(folder: Path, place: Place, run: str) -> None:
     """Put a finished answer's labels and result where the newest ones are."""
     number = split_run(run)[1]
-    if not number:
+    if not number or not (place.folder / RESULT).is_file():
         return
     for name in (LABELED, RESULT):
         part = folder / f"{name}.part"

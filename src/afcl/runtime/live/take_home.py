@@ -72,6 +72,8 @@ def take_home(folder: Path, member: Membership, own: OwnRows, asked: Finish) -> 
     }
     if site.set_aside:
         result["site"]["set_aside"] = site.set_aside
+    if member.hindered and not member.described:
+        result["site"]["took_no_part"] = member.hindered
     write_result_file(folder, result, private=True)
     keep_membership(folder, replace(member, state=DONE))
     forget(folder)
