@@ -32,7 +32,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, 
         @contextmanager
         def serve(self, folder: Path, *how: object) -> Iterator[SimpleNamespace]:
             found.append((folder, *how))
-            yield SimpleNamespace(begin=lambda: None, alive=False, log=folder / "log")
+            yield SimpleNamespace(
+                begin=lambda: None, turned_away=list, alive=False, log=folder / "log"
+            )
 
         def join(self, folder: Path, *how: object) -> None:
             found.append((folder, *how))

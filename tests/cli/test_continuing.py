@@ -38,7 +38,9 @@ class Launcher:
     ) -> Iterator[SimpleNamespace]:
         self.served.append((host, port, tls is not None))
         log = folder / "engine" / "log"
-        yield SimpleNamespace(begin=lambda: None, alive=False, log=log)
+        yield SimpleNamespace(
+            begin=lambda: None, turned_away=list, alive=False, log=log
+        )
 
     def join(self, folder: Path, address: str, *more: object) -> None:
         self.joined.append((address, *more))

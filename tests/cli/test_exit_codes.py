@@ -224,7 +224,9 @@ def test_what_ends_a_served_run(
     class Ending:
         @contextmanager
         def serve(self, folder: Path, *given: object) -> Iterator[Any]:
-            yield SimpleNamespace(begin=lambda: None, alive=True, log=folder / "log")
+            yield SimpleNamespace(
+                begin=lambda: None, turned_away=list, alive=True, log=folder / "log"
+            )
 
     def sleep(seconds: float) -> None:
         raise error

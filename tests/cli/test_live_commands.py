@@ -62,7 +62,9 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
         @contextmanager
         def serve(self, folder: Path, *given: object) -> Iterator[Any]:
             log = folder / "engine" / "log"
-            yield SimpleNamespace(begin=lambda: None, alive=False, log=log)
+            yield SimpleNamespace(
+                begin=lambda: None, turned_away=list, alive=False, log=log
+            )
 
     module = import_module("afcl.cli.serve")
     monkeypatch.setattr(module, "get_launcher", lambda name: Dying())

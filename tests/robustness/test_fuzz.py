@@ -57,10 +57,10 @@ def test_the_corpus_is_small_and_begins_with_real_messages(tmp_path):
 
 def test_real_messages_are_absorbed(live):
     version = live.state.version
-    assert not throw(live, live.numbered["hello-0"], 0, 0)
-    assert not throw(live, live.numbered["update-0-2"], 2, version)
-    assert throw(live, live.numbered["update-0-2"], 0, version)
-    assert throw(live, live.numbered["ranges"], 1, version)
+    assert not throw(live, live.answers["hello-0"], 0, 0)
+    assert not throw(live, live.answers["update-0-2"], 2, version)
+    assert throw(live, live.answers["update-0-2"], 0, version)
+    assert throw(live, live.answers["ranges"], 1, version)
     for request in live.requests.values():
         assert not ask(live, request)
 
@@ -93,7 +93,7 @@ def test_damaged_requests_are_refused_in_words(live, seed):
 
 def test_harm_is_noticed(live, monkeypatch):
     """The fuzzer sees what it is for: a crash now, a crash later, a changed state."""
-    sound = live.numbered["update-0-2"]
+    sound = live.answers["update-0-2"]
 
     class Boom(Exception):
         pass

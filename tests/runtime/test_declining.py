@@ -11,6 +11,7 @@ import pytest
 from tests.runtime import test_federation as live
 from tests.runtime.test_federation import ListEngine, events, plan
 
+from afcl.cli.waiting import Waiting
 from afcl.exceptions import InputError
 from afcl.runtime.live.membership import (
     DECLINED,
@@ -120,7 +121,8 @@ def watched(folder, *members):
         if states:
             keep_membership(folder, states.pop(0))
 
-    module._watch(folder, SimpleNamespace(trouble=look, alive=True))
+    node = SimpleNamespace(trouble=look, absent=lambda: None, alive=True)
+    module._watch(folder, node, Waiting(None))
 
 
 def test_join_says_in_one_line_that_it_took_no_part(tmp_path, monkeypatch, capsys):
@@ -161,11 +163,14 @@ def test_join_says_every_reason_once(tmp_path, monkeypatch, capsys, trouble, lin
     class Troubled(SimpleNamespace):
         alive = True
 
+        def absent(self):
+            return None
+
         def trouble(self):
             (tmp_path / "trouble.txt").write_text(trouble)
             keep_membership(tmp_path, out)
 
     keep_membership(tmp_path, joined)
     with pytest.raises(InputError, match="a was refused: a insists on privacy"):
-        import_module("afcl.cli.join")._watch(tmp_path, Troubled())
+        import_module("afcl.cli.join")._watch(tmp_path, Troubled(), Waiting(None))
     assert capsys.readouterr().err == line

@@ -283,13 +283,18 @@ class News:
 @payload
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """Answers the first contact of a site that takes no part: it has too few rows.
+    """Answers a request of a site that takes no part from then on.
 
-    Reveals that fewer than a cell of its rows can be described. At the end it hears the
+    Reveals that fewer than a cell of its rows can be described, or that it does not
+    accept the terms: then the reason, a plain line, says which. At the end it hears the
     answer like everybody else.
     """
 
     run: str
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", plain(self.reason))
 
 
 def _numbers(scores: Scores, indices: tuple[str, ...]) -> Floats:

@@ -16,6 +16,7 @@ from afcl.core.cells import cells_of, concatenate, offsets_of, take
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.rounding import coarse, coarse_cells, squared_steps
+from afcl.privacy.grouping import without_rare
 
 
 def extremes(tables: Tables, smallest: int, spread: Spread = at_once) -> Floats:
@@ -23,6 +24,7 @@ def extremes(tables: Tables, smallest: int, spread: Spread = at_once) -> Floats:
 
     A group tells its mean, and the mean plus and minus one standard deviation.
     """
+    tables = _without_rare(tables, smallest)
 
     def work(clients: Ints) -> Floats:
         rows, labels, first = _grouped(tables, clients, smallest)
@@ -45,6 +47,7 @@ def hellos(
     spread: Spread = at_once,
 ) -> Cells:
     """Return the cells that all clients say hello with."""
+    tables = _without_rare(tables, smallest)
 
     def form(clients: Ints) -> Cells:
         rows, labels, first = _grouped(tables, clients, smallest)
@@ -67,6 +70,16 @@ def hellos(
     return concatenate(
         spread(lambda some: condense(points, some, params, seed, groups), everybody)
     )
+
+
+def _without_rare(tables: Tables, smallest: int) -> Tables:
+    """Return the tables in which no few rows of a client share a value."""
+    edges = tables.offsets.tolist()
+    parts = [
+        without_rare(tables.rows[start:end], smallest)
+        for start, end in zip(edges[:-1], edges[1:], strict=True)
+    ]
+    return Tables(np.concatenate(parts), tables.offsets)
 
 
 def _grouped(tables: Tables, clients: Ints, smallest: int) -> tuple[Floats, Ints, Ints]:

@@ -23,7 +23,6 @@ from afcl.core.terms import (
     AskAnnouncement,
     AskHello,
     Finish,
-    Noted,
     Refusal,
     Terms,
 )
@@ -160,8 +159,8 @@ def test_an_odd_request_meets_a_number_of_the_rows(tmp_path, monkeypatch):
 def test_a_refusal_is_told_as_it_is(tmp_path):
     folder = site(tmp_path)
     request = encode(AskHello(terms(method="afcl-paper")))
-    _, why = answer_or_reason(folder, request)
-    assert why.startswith("north takes part in afcl only")
+    said, _ = answer_or_reason(folder, request)
+    assert decode(said).reason.startswith("north takes part in afcl only")
     assert read_trouble(folder).startswith("north takes part in afcl only")
     assert for_the_other_side(RejectedMessage(f"no{ESCAPE}")) == "nolie"
 
@@ -631,7 +630,8 @@ def test_a_memory_is_for_its_owner_alone(tmp_path, monkeypatch):
 
     def remember(self, request):
         self.memory = Refusal("run", "kept")
-        return encode(Noted("run"))
+        nothing = Cells(np.empty(0, dtype=np.int64), np.empty((0, 2)), np.empty(0))
+        return encode(Hello(0, nothing))
 
     monkeypatch.setattr("afcl.runtime.site.Site.answer", remember)
     answer(folder, encode(AskHello(terms())))

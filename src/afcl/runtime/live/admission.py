@@ -39,7 +39,7 @@ from afcl.scale import Ranges
 #: Largest message accepted from a site, in bytes.
 LARGEST_MESSAGE = 64 << 20
 #: Longest message that says that a site takes no part, in bytes.
-LONGEST_ASIDE = 1 << 10
+LONGEST_ASIDE = 1 << 12
 #: What is written down of such a site.
 ASIDE = "takes no part, for want of rows without gaps; they are labelled at the end"
 #: Of a site that comes when all has been said.
@@ -254,7 +254,7 @@ class Admission:
         for client, address in self.roster.addresses.items():
             if address in lost and client not in self._gone:
                 self._lost.add(client)
-            elif address in returned:
+            elif address in returned and not self._is_revoked(address):
                 self._is_back(client)
         self._part_with_lost()
         # Who was refused and went away may have mended what was wrong.
@@ -328,11 +328,15 @@ class Admission:
         heard = self._requests.hear(answer)
         if heard is not None:
             told, contact = heard
-            if _is_aside(told):
-                self._aside.add(told.client)
-                told = Failure(told.ticket, told.client, ASIDE)
+            aside = _aside_of(told)
+            if aside is not None:
+                told = Failure(told.ticket, told.client, aside.reason or ASIDE)
             self._gone.discard(told.client)
             self._inbox.append(told)
+            if aside is not None:
+                self._aside.add(told.client)
+                if contact > 0:
+                    self._go_on_without(told.client)
             self._answers += contact > 0 and isinstance(told, Reply)
 
     def _hear_announcement(self, address: int, answer: Reply | Failure) -> None:
@@ -408,6 +412,10 @@ class Admission:
             self._lost.discard(client)
             if client not in self._gone:
                 self._go_on_without(client)
+
+    def _is_revoked(self, address: int) -> bool:
+        site = self.roster.announced.get(address)
+        return site is not None and site.identity in self._revoked()
 
     def _name(self, address: int) -> str:
         """Return what to call somebody who has not been let in."""
@@ -562,14 +570,15 @@ class Admission:
         self._look()
 
 
-def _is_aside(answer: Reply | Failure) -> bool:
-    """Whether a site says that it takes no part; other messages are not looked at."""
+def _aside_of(answer: Reply | Failure) -> Aside | None:
+    """Return that a site takes no part, if it says so; others are not looked at."""
     if isinstance(answer, Failure) or len(answer.data) > LONGEST_ASIDE:
-        return False
+        return None
     try:
-        return isinstance(decode(answer.data), Aside)
+        said = decode(answer.data)
     except RejectedMessage:
-        return False
+        return None
+    return said if isinstance(said, Aside) else None
 
 
 def _silent(event: str, **fields: Any) -> None:

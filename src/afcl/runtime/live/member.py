@@ -250,7 +250,7 @@ def _in_cohort(member: Membership, asked: AskStep) -> Membership:
     if own is None:
         return member
     if len(own.members) < member.cohort:
-        raise RejectedMessage(
+        raise Declined(
             f"{member.name} is summed with {member.cohort - 1} others at least, this "
             f"cohort has {len(own.members)} members: join with --cohort "
             f"{len(own.members)} to allow it"

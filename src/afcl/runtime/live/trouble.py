@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from afcl.core.terms import Aside
 from afcl.exceptions import RejectedMessage
 from afcl.owner_only import write_whole
+from afcl.runtime.codec import decode, encode
+from afcl.runtime.live.declining import Declined
 from afcl.runtime.live.member import answer
 from afcl.runtime.live.sent import record_refusal
 from afcl.texts import plain
@@ -33,7 +36,10 @@ def answer_or_reason(folder: Path, request: bytes) -> tuple[bytes, str]:
         return answer(folder, request), ""
     except (Exception, SystemExit) as error:
         _keep(folder, error)
-        return b"", _recorded(folder, request, for_the_other_side(error))
+        reason = _recorded(folder, request, for_the_other_side(error))
+        if isinstance(error, Declined):  # it is not asked again, and hears the end
+            return encode(Aside(decode(request).terms.run, reason)), ""
+        return b"", reason
 
 
 def for_the_other_side(error: BaseException) -> str:
