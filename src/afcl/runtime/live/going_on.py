@@ -96,7 +96,7 @@ def _answer(engine: Engine, folder: Path, plan: RunPlan, state: State) -> State:
         state = replace(state, stage=RUNNING)
         state.write(folder)
         known = Before(
-            plan.members(folder),
+            folder,
             before.roster,
             state.has_forgotten,
             state.expected,

@@ -177,8 +177,8 @@ class Before:
 
     Attributes
     ----------
-    members
-        The federation, if it is not the run's own.
+    folder
+        Whose run it is: that of the federation that goes on; None: its own.
     numbers
         Sites of earlier runs, by the numbers that they keep.
     unwelcome
@@ -189,7 +189,7 @@ class Before:
         Returns what is added to the result: how its clusters are called.
     """
 
-    members: Federation | None = None
+    folder: Path | None = None
     numbers: Sequence[str] = ()
     unwelcome: Callable[[str], bool] | None = None
     expected: Sequence[str] = ()
@@ -275,14 +275,16 @@ def _admission(
         journal,
         patience=plan.patience,
         linger=plan.linger,
-        door=Door(before.members or plan.members(folder), folder)
-        if plan.signed
-        else None,
+        door=_door(plan, before.folder or folder) if plan.signed else None,
         numbers=before.numbers,
         unwelcome=before.unwelcome,
         expected=before.expected,
         absence=before.absence,
     )
+
+
+def _door(plan: RunPlan, folder: Path) -> Door:
+    return Door(plan.members(folder), folder)
 
 
 def _mend(recorder: TraceFile, spec: Spec, journal: Journal) -> None:
