@@ -267,7 +267,7 @@ class TestTables:
         ({"band": -1}, "band must not be negative"),
         ({"cells_per_root": 0}, "cells_per_root must be positive"),
         ({"missing": "guess"}, "missing='guess' is unknown"),
-        ({"scale": "robust"}, "scale 'robust' is unknown"),
+        ({"scale": "odd"}, "scale 'odd' is unknown"),
         ({"scale": 3}, "scale must be 'minmax'"),
         ({"scale": ([0], [1])}, "bounds for 1 columns, the data have 2"),
         ({"participation": "sometimes"}, "participation 'sometimes' is unknown"),

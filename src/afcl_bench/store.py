@@ -112,12 +112,13 @@ def _packed(record: Record) -> bytes:
         "facts": record.facts,
         "trace": record.trace,
     }
-    text = json.dumps(head, default=_plain).encode()
     arrays: dict[str, Any] = dict(record.arrays)
-    arrays["head"] = np.frombuffer(text, dtype=np.uint8)
     if record.labels is not None:
         small = all(0 <= label < 2**8 for label in np.unique(record.labels))
         arrays["labels"] = record.labels.astype(np.uint8 if small else np.int32)
+    head["arrays"] = sorted(arrays)
+    text = json.dumps(head, default=_plain).encode()
+    arrays["head"] = np.frombuffer(text, dtype=np.uint8)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
@@ -147,6 +148,9 @@ def _loaded(
             head = json.loads(file["head"].tobytes())
             names = [] if head_only else [n for n in file.files if n != "head"]
             arrays = {name: file[name] for name in names}
+            # Older files do not say what they hold.
+            if not head_only and sorted(arrays) != head.get("arrays", sorted(arrays)):
+                raise ValueError("an array is missing, or called otherwise")
         return {key: head[key] for key in HEAD}, arrays
     except Exception as error:
         raise InputError(

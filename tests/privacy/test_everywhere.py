@@ -253,7 +253,7 @@ def test_afcl_run_takes_the_level(files, tmp_path, capsys, level, more, words):
         (("--privacy", "secure", "--cohort", "6"), "there are 5"),
         (("--privacy", "secure+affine"), "goes with summary"),
         (("--ranges", "u=0:1"), "give bounds for v too"),
-        ((*BOUNDS, "--ranges", "w=0:1"), "no column w"),
+        ((*BOUNDS, "--ranges", "w=0:1"), "--ranges names 'w'"),
         (("--ranges", "u"), "COLUMN=LOW:HIGH"),
     ],
 )

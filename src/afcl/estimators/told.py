@@ -13,7 +13,7 @@ PACKAGE = str(Path(__file__).parents[1])
 
 def warn_user(warning: Warning) -> None:
     """Warn at the nearest caller that is not part of this package."""
-    frame, level = sys._getframe(1), 2
+    frame, level = sys._getframe(1), 3
     while frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(
         PACKAGE
     ):
