@@ -106,7 +106,7 @@ class Store:
 
 
 def _packed(record: Record) -> bytes:
-    head = {
+    head: dict[str, Any] = {
         "run": asdict(record.run),
         "status": record.status,
         "facts": record.facts,
