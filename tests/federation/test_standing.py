@@ -81,7 +81,7 @@ def test_answers_follow_one_another(tmp_path: Path, party: Start):
     until(lambda: all(answered(tmp_path / name, 2) for name in "abcd"))
 
     said = party("forget", "a", "--run", run).ends(0)
-    assert "a will be forgotten" in said
+    assert "a is being forgotten" in said
     serve.ends(0)
     result = json.loads((run / "result.json").read_text())
     assert [change["text"] for change in result["changes"]] == ["c4 is gone"]

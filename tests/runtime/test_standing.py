@@ -313,6 +313,14 @@ def test_a_refused_site_is_no_reason_for_ever(tmp_path):
     assert sorted(fed.result["history"][-1]["clients"]) == list("abcd")
 
 
+def test_news_that_come_back_during_an_answer_hold_nobody_up(tmp_path):
+    fed = Federation(tmp_path)
+    fed.engine.slow = {100 + ord("b"): 3}  # it is being asked when answer 2 begins
+    fed.serve(lambda: ask_to_renew(fed.folder), lambda: ask_to_renew(fed.folder))
+    assert fed.result["answer"] == 3
+    assert fed.seconds < 500
+
+
 def test_forgetting_while_nobody_serves(tmp_path):
     fed = Federation(tmp_path, "abcde")
     fed.serve()

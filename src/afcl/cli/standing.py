@@ -96,11 +96,16 @@ def forget(
     if holder(run) is None:
         with occupied(run, "afcl forget", private=True):
             forget_site(run, state, site)
-        how = f"the next answer is found when it is served again ('--resume {run}')"
-    else:
-        ask_to_forget(run, site)
-        how = f"the next answer is found without it: see 'afcl status {run}'"
-    typer.echo(f"{site} is forgotten; {how}.")
+        typer.echo(
+            f"{site} is forgotten; the next answer is found when this is served again: "
+            f"'afcl serve --resume {run}'."
+        )
+        return
+    ask_to_forget(run, site)
+    typer.echo(
+        f"{site} is being forgotten by the process that serves {run}, and the next "
+        f"answer is found without it: see 'afcl status {run}'."
+    )
 
 
 def _state(folder: Path) -> State:

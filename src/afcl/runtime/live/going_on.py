@@ -133,6 +133,7 @@ class Watch:
         """Wait; return the state in which the next answer begins."""
         since, due = self.clock(), None
         self._heard.clear()
+        self._asked.clear()  # what was under way has come back during the answer
         self._away_since.clear()
         while True:
             self._look()
