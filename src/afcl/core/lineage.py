@@ -298,7 +298,7 @@ class NumberedAnswer:
     number
         From 1 on.
     clients
-        Who took part.
+        Whose rows it is about; who has too few of them is labelled only.
     names, sizes
         Of the clusters: what they are called, rows in each.
     changes
