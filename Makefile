@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals mixed heart privacy bench results docs pictures clean
+.PHONY: setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals mixed memberships heart privacy bench results docs pictures clean
 
 setup: $(STAMP)
 
@@ -100,6 +100,11 @@ mixed: export OMP_NUM_THREADS = 1
 mixed: $(STAMP)
 	$(BIN)/python benchmarks/mixed_runs.py --out $(MIXED_DIR) $(if $(DATA),--data "$(DATA)")
 	$(BIN)/python benchmarks/mixed_page.py $(MIXED_DIR) docs/results/mixed.md
+
+# How well soft memberships are calibrated: docs/results/memberships.md; make memberships [RUNS=20]
+memberships: export OMP_NUM_THREADS = 1
+memberships: $(STAMP)
+	$(BIN)/python benchmarks/memberships.py --runs $(or $(RUNS),20)
 
 # The figures of docs/examples/heart.md; DATA has the folder heart: make heart DATA=dir
 heart: export OMP_NUM_THREADS = 1

@@ -26,6 +26,7 @@ from sklearn.impute import IterativeImputer
 from afcl import AFCL
 from afcl._typing import Floats, Ints
 from afcl.data.split import iid_split
+from afcl.estimators.afcl import Missing
 from afcl.exceptions import AfclError
 from afcl.metrics import adjusted_rand
 from quality import load, scaled
@@ -34,7 +35,7 @@ from quality import load, scaled
 RATES = (0.05, 0.2, 0.4)
 #: Stands for a column that one site does not have.
 COLUMN = "one column at one site"
-WAYS = ("impute", "available", "drop")
+WAYS: tuple[Missing, ...] = ("impute", "available", "drop")
 #: Small sets of the suite, whose k is found without gaps.
 SETS = ("a1", "ecoli", "hepta", "mk1", "r15", "tetra", "twodiamonds", "wine", "x1")
 

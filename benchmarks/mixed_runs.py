@@ -28,6 +28,7 @@ from sklearn.metrics import silhouette_score
 from afcl import AFCL
 from afcl._typing import Ints
 from afcl.data.split import iid_split, kmeans_split
+from afcl.estimators.afcl import Missing
 from afcl.metrics import adjusted_rand
 from gaps import alone
 from mixed import (
@@ -91,7 +92,7 @@ def dealt(table: Table, seed: int) -> dict[str, Ints]:
 
 def ours(found: Public, owners: Ints, seed: int) -> tuple[Ints, dict[str, Any]]:
     """Return AFCL's labels, and what it says of them."""
-    missing = "impute" if found.n_gaps else "error"
+    missing: Missing = "impute" if found.n_gaps else "error"
     model = AFCL(random_state=seed, missing=missing).fit(found.frame, clients=owners)
     verdict = (model.structure_ or {}).get("verdict")
     return model.labels_, {"verdict": verdict, "confidence": model.k_confidence_}

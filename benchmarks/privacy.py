@@ -95,7 +95,7 @@ SPLITS: dict[str, Callable[[Floats, int], Ints]] = {
 
 def fitted(X: Floats, owner: Ints, run: int, level: str, **options: Any) -> AFCL:
     """Fit at a level; `dp` gets the true bounds as public ones."""
-    scale = (X.min(axis=0), X.max(axis=0)) if "dp" in level else "minmax"
+    scale: Any = (X.min(axis=0), X.max(axis=0)) if "dp" in level else "minmax"
     model = AFCL(privacy=level, scale=scale, random_state=run, **options)
     return model.fit(X, clients=owner)
 

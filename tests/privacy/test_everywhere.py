@@ -8,6 +8,7 @@ import os
 import stat
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -55,7 +56,7 @@ def sd1():
 )
 def test_every_level_finds_the_clusters(sd1, level):
     X, owner = sd1
-    scale = (LOW, HIGH) if level and "dp" in level else "minmax"
+    scale: Any = (LOW, HIGH) if level and "dp" in level else "minmax"
     model = AFCL(privacy=level, scale=scale, cohort=3, random_state=0)
     model.fit(X, clients=owner)
     assert model.n_clusters_ == 4

@@ -201,4 +201,4 @@ class TestEstimator:
 
     def test_an_unknown_way_is_refused(self):
         with pytest.raises(InputError, match="'drop', 'impute' or 'available'"):
-            AFCL(missing="guess").fit(np.eye(4))
+            AFCL(missing="guess").fit(np.eye(4))  # type: ignore[arg-type]

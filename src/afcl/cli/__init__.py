@@ -15,6 +15,7 @@ from afcl.cli.audit import audit
 from afcl.cli.check import check
 from afcl.cli.dashboard import dashboard
 from afcl.cli.demo import demo
+from afcl.cli.export import export
 from afcl.cli.federation import certificates, enrol, revoke
 from afcl.cli.join import join, keygen
 from afcl.cli.log import log
@@ -66,6 +67,7 @@ app.command()(demo)
 app.command()(check)
 app.command()(run)
 app.command()(predict)
+app.command()(export)
 app.command()(audit)
 app.command()(report)
 app.command()(dashboard)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from afcl.privacy.files import kept_secret
 from afcl.runtime import results
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.journal import Journal
+from afcl.runtime.progress import progress
 from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import simulate
 from afcl.trace import Event, Trace, to_line
@@ -66,7 +66,7 @@ def execute(
     with (
         Journal(out / results.JOURNAL, identity) as journal,
         open(out / results.TRACE, "w") as lines,
-        _progress(spec.max_rounds) as show,
+        progress(spec.max_rounds, sys.stderr.isatty()) as show,
     ):
         if journal.damage:
             print(f"note: {journal.damage}", file=sys.stderr)
@@ -99,31 +99,3 @@ def execute(
     write_at_the_end(out)
     secret.unlink(missing_ok=True)
     return result
-
-
-@contextmanager
-def _progress(max_rounds: int) -> Iterator[Callable[[Event], None]]:
-    """Show a bar on a terminal, nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda event: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("round {task.completed} of at most {task.total}"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as bar:
-        task = bar.add_task("listening", total=max_rounds)
-
-        def show(event: Event) -> None:
-            if event["event"] == "prepare":
-                bar.update(
-                    task, completed=event["round"], description=f"k = {event['k']}"
-                )
-
-        yield show

@@ -4,14 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from afcl._typing import Floats, Ints
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.estimators.federated import FederatedClusterer
 from afcl.estimators.told import warn_user
 from afcl.exceptions import PrivacyWarning, SmallClientsWarning
 from afcl.methods.presets import resolve
 from afcl.privacy import EXACT_WARNING, too_fine, too_small
+from afcl.runtime.schedule import Schedule
+
+Preset: TypeAlias = Literal["default", "paper", "matlab"]
+Missing: TypeAlias = Literal["error", "drop", "impute", "available"]
+Scale: TypeAlias = Literal["minmax", "robust"] | tuple[ArrayLike, ArrayLike] | None
 
 
 class AFCL(FederatedClusterer):
@@ -24,74 +33,147 @@ class AFCL(FederatedClusterer):
 
     Parameters
     ----------
-    preset : {"default", "paper", "matlab"}
+    preset : {"default", "paper", "matlab"}, default="default"
         `default` is what the project stands for; `paper` follows the published
         equations, `matlab` the published code. These two upload every row in a form
         that can be inverted, and warn.
-    n_seeds : int or "auto"
+    n_seeds : int or "auto", default="auto"
         Seeds to start from; `auto` follows the number of rows.
-    max_clusters : int or "auto"
+    max_clusters : int or "auto", default="auto"
         Largest number of clusters that may be the answer.
-    criterion : {"auto", "silhouette", "simplified", "ch", "db", "bic", "free_bic"}
-        What chooses the number of clusters.
-    min_cell : int
+    criterion : str, default="auto"
+        What chooses the number of clusters: `auto`, or one of the indices `silhouette`,
+        `simplified`, `ch`, `db`, `bic` and `free_bic`.
+    min_cell : int, default=5
         Smallest group of rows a client may describe.
-    max_rounds : int
+    max_rounds : int, default=100
         Rounds after which a run ends in any case.
-    contacts : int
+    contacts : int, default=3
         Messages a client is asked for, its first included, where cells of single
         clients are read (`summary`, `grouped`); with 1, no sums are asked for either.
-    participation : None, float, array-like, "random" or Schedule
+    participation : None, float, array-like, "random" or Schedule, default=None
         None: everybody, always. A probability per round (one, or one per client);
         `random`: one U(0, 1) draw per client; or a schedule.
-    scale : "minmax", "robust", (low, high) or None
+    scale : "minmax", "robust", (low, high) or None, default="minmax"
         How columns are brought to one scale, agreed before anything else: by the
         clients' extremes, by their quantiles (a few far values then count as just
         outside), by public bounds, or not at all.
-    missing : {"error", "drop", "impute", "available"}
+    missing : {"error", "drop", "impute", "available"}, default="error"
         What to do with rows that hold NaN: refuse them; leave them out, labelled -1;
         fill what can be filled well; or let rows without gaps alone decide. The last
         two label every row that has a value.
-    privacy : str or None
+    privacy : str or None, default=None
         None: for the default preset sums over all clients, if there are three and a
         common scale (`secure(plain)+summary`: a simulation masks nothing), otherwise
         `summary`; `exact` for the other two presets. Others are `grouped(5)`,
         `secure+grouped(5)`, `dp(8)` and `secure+dp(8)` (default preset; `dp` needs
         ``scale=(low, high)``); `affine` is the `paper` preset without its rows. See
         docs/privacy.md.
-    learning_rate, balance : float
-        eta and xi of the paper; presets `paper` and `matlab` only.
-    cells_per_root, band, prune, candidates, drift
-        Finer constants of the default preset.
-    passes : int
+    learning_rate : float, default=0.001
+        eta of the paper; presets `paper` and `matlab` only.
+    balance : float, default=1.0
+        xi of the paper; presets `paper` and `matlab` only.
+    random_state : int, RandomState or None, default=None
+        Seed of everything random but the noise of `dp`.
+    verbose : bool, default=False
+        Show a progress bar (lines, where nobody looks at a terminal); who has set up
+        logging gets the lines from the logger `afcl` instead.
+    cells_per_root : float, default=3
+        Cells a client forms per square root of its rows, about; default preset only,
+        as what follows.
+    band : float, default=0.01
+        Numbers of clusters whose silhouette is this close to the best are ties.
+    prune : float, default=0.02
+        Those this close to the best may be candidates.
+    candidates : int, default=6
+        At most so many numbers of clusters are scored by the clients.
+    drift : float, default=0.01
+        Share of the within-scatter that seeds may move before the path is built anew.
+    passes : int, default=6
         Different sums a client is asked for where sums over clients are read; at
         least 5. It refuses more than one beyond.
-    cohort : int or None
+    cohort : int or None, default=None
         Clients whose sums are read together; at least 3. None: everybody, up to 256.
-    holders : int
+    holders : int, default=3
         Clients that hold rows of a group, at least 2, before its sums over clients are
         read; of other groups who has `min_cell` rows of its own tells them.
-    max_cells : int
-        Cells the server remembers before it condenses them, at least 1024; default
-        preset only. See docs/how-to/server-memory.md.
-    allow_one : bool
-        Whether "no clusters", one for all rows, may be the answer; default preset only.
-    granularity : {"auto", "coarse", "fine"}
+    max_cells : int, default=1048576
+        Cells the server remembers before it condenses them, at least 1024. See
+        docs/how-to/server-memory.md.
+    allow_one : bool, default=True
+        Whether "no clusters", one for all rows, may be the answer.
+    granularity : {"auto", "coarse", "fine"}, default="auto"
         Which of several believable k (`levels_`) is the answer: the best one, the
-        smallest or the largest; default preset only.
-        See docs/how-to/number-of-clusters.md.
-    seeded_noise : bool
+        smallest or the largest. See docs/how-to/number-of-clusters.md.
+    seeded_noise : bool, default=False
         Whether the noise of `dp` follows from `random_state` too, so that a simulation
         can be repeated; then it guarantees nothing. By default it comes from the
         operating system, and two fits differ.
-    ordinal : mapping from str to sequence of str, or None
+    ordinal : mapping from str to sequence of str, or None, default=None
         Columns of frames whose levels have an order, and these from the lowest on, such
         as ``{"severity": ["mild", "moderate", "severe"]}``. Ordered categoricals of
         pandas have theirs by themselves.
-    random_state : int, RandomState or None
-        Seed of everything random but that noise.
-    verbose : bool
-        Log progress to the logger `afcl`.
+
+    Attributes
+    ----------
+    n_clusters_ : int
+        The number of clusters found.
+    cluster_centers_ : ndarray of shape (n_clusters_, n_features) or None
+        In the units of the data; clusters are numbered by size, largest first.
+    cluster_spreads_ : ndarray of shape (n_clusters_, n_features) or None
+        How far the rows of a cluster spread around its centre in every column (root
+        mean square, in the units of the data), as the server's cells tell it; None
+        where the server hears none.
+    cluster_sizes_ : ndarray of shape (n_clusters_,)
+        Rows in every cluster, or what they weigh.
+    center_columns_ : ndarray of str
+        What the columns of `cluster_centers_` are called; a category has one for each
+        of its levels, unless these have an order.
+    n_features_in_ : int
+        Columns of the data.
+    feature_names_in_ : ndarray of str
+        What they are called, if they are.
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of every training row, in the order of the input.
+    client_labels_ : list of ndarray
+        The same, one array per client.
+    scores_ : dict of str to float or None
+        Indices of the answer, as the federation knows them.
+    path_ : KPath
+        Every k that was considered.
+    structure_ : dict or None
+        Whether there are clusters: `verdict` is "clusters", "none" or "unclear", `gain`
+        how much better they explain the rows than a single cloud (nats a row). None,
+        as what follows is None or empty, where the method does not judge itself.
+    k_confidence_ : float or None
+        How often `n_clusters_` comes out when what the clients said is resampled.
+        Of a k that `granularity` asked for: how often all of its clusters come back.
+    k_confidences_ : dict of int to float
+        The same of every k that came out.
+    cluster_stability_ : ndarray of shape (n_clusters_,)
+        How much of every cluster comes back on average, 0 to 1.
+    levels_ : ndarray of int
+        Every k that can be believed, the answer's own among them.
+    n_rounds_ : int
+        Rounds the run took.
+    upload_bytes_ : int
+        Bytes all clients sent up.
+    privacy_ : str or None
+        The privacy level the run had, also where none was named; None for a method
+        that knows no levels.
+    trace_ : Trace
+        Everything that happened.
+    answer_ : int
+        Number of the answer: 1 after a fit, one more after every :meth:`update` and
+        :meth:`forget`.
+    cluster_names_ : list of str
+        What the clusters are called: a name stays with its cluster from answer to
+        answer. In the first one `c0` is label 0.
+    changes_ : list of Change
+        What is not as it was in the answer before: clusters that were born, split,
+        merged, died or have drifted.
+    history_ : list of NumberedAnswer
+        All answers so far.
 
     Examples
     --------
@@ -113,22 +195,25 @@ class AFCL(FederatedClusterer):
     Clusters", AAAI 2025.
     """
 
+    cluster_centers_: Floats
+    labels_: Ints
+
     def __init__(
         self,
-        preset: str = "default",
-        n_seeds: int | str = "auto",
-        max_clusters: int | str = "auto",
+        preset: Preset = "default",
+        n_seeds: int | Literal["auto"] = "auto",
+        max_clusters: int | Literal["auto"] = "auto",
         criterion: str = "auto",
         min_cell: int = 5,
         max_rounds: int = 100,
         contacts: int = 3,
-        participation: Any = None,
-        scale: Any = "minmax",
-        missing: str = "error",
+        participation: Schedule | ArrayLike | Literal["random"] | None = None,
+        scale: Scale = "minmax",
+        missing: Missing = "error",
         privacy: str | None = None,
         learning_rate: float = 1e-3,
         balance: float = 1.0,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
         *,
         cells_per_root: float = 3,
@@ -141,7 +226,7 @@ class AFCL(FederatedClusterer):
         holders: int = 3,
         max_cells: int = 1 << 20,
         allow_one: bool = True,
-        granularity: str = "auto",
+        granularity: Literal["auto", "coarse", "fine"] = "auto",
         seeded_noise: bool = False,
         ordinal: Mapping[str, Sequence[str]] | None = None,
     ) -> None:

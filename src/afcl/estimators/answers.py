@@ -41,6 +41,7 @@ class NumberedAnswers:
     _roster: list[str]
     _tables: dict[str, Any]
     _seed: int
+    _heaviest: int
 
     def _fit_tables(self, tables: Mapping[str, Any]) -> Self:
         """Cluster named tables; the roster also numbers who has none any more."""
@@ -102,6 +103,7 @@ class NumberedAnswers:
     def _begin(self, names: list[str]) -> None:
         """Begin with a first answer; clients are numbered as they are named."""
         self._seed = seed_of(self.random_state)
+        self._heaviest = 1
         self._lineage = Lineage()
         self._roster, self._tables = names, {}
 

@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import copy
-import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from afcl._typing import Bools, Floats, Ints
+from afcl._typing import AnyArray, Floats, Ints
 from afcl.core.lineage import Answered
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.data.features import Embedding
@@ -24,6 +21,7 @@ from afcl.data.mixed import has_texts, rows_of
 from afcl.estimators import storage, trust
 from afcl.estimators.answers import NumberedAnswers
 from afcl.estimators.clients import Table, aligned, is_source
+from afcl.estimators.keeping import Keeping
 from afcl.estimators.kpath import KPath
 from afcl.estimators.mixed import (
     as_tables,
@@ -33,90 +31,46 @@ from afcl.estimators.mixed import (
     warn_of_owners,
     without_owners,
 )
-from afcl.estimators.rows import (
-    by_owner,
-    kept_rows,
-    owners_of,
-    rows_at,
-    without_gaps,
-)
+from afcl.estimators.new_rows import OnNewRows
+from afcl.estimators.rows import by_owner, kept_rows, owners_of, rows_at
 from afcl.estimators.told import warn_user
+from afcl.estimators.weights import weights_of, with_copies
 from afcl.exceptions import InputError, SmallClientsWarning
 from afcl.gaps import AVAILABLE, IMPUTE, KEEPING
-from afcl.kernels import assign
 from afcl.methods.presets import at_default_level
 from afcl.runtime.coordinator import Spec
+from afcl.runtime.progress import progress
+from afcl.runtime.results import describe_features, describe_simulated
 from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import Outcome, rows_that_speak, simulate, too_small
 from afcl.scale import Box
-from afcl.trace import Event, Trace
-
-logger = logging.getLogger("afcl")
+from afcl.trace import Trace
 
 MISSING = ("error", "drop", IMPUTE, AVAILABLE)
 
 
-class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
+class FederatedClusterer(
+    OnNewRows,
+    Keeping,
+    NumberedAnswers,
+    ClusterMixin,
+    BaseEstimator,
+):
     """The part of a clusterer that does not depend on its method.
 
-    Attributes
-    ----------
-    n_clusters_ : int
-        The number of clusters found.
-    cluster_centers_ : ndarray of shape (n_clusters_, n_features) or None
-        In the units of the data; clusters are numbered by size, largest first.
-    cluster_sizes_ : ndarray of shape (n_clusters_,)
-        Rows in every cluster.
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of every training row, in the order of the input.
-    client_labels_ : list of ndarray
-        The same, one array per client.
-    scores_ : dict of str to float or None
-        Indices of the answer, as the federation knows them.
-    path_ : KPath
-        Every k that was considered.
-    structure_ : dict or None
-        Whether there are clusters: `verdict` is "clusters", "none" or "unclear", `gain`
-        how much better they explain the rows than a single cloud (nats a row). None,
-        as what follows is None or empty, where the method does not judge itself.
-    k_confidence_ : float or None
-        How often `n_clusters_` comes out when what the clients said is resampled.
-        Of a k that `granularity` asked for: how often all of its clusters come back.
-    k_confidences_ : dict of int to float
-        The same of every k that came out.
-    cluster_stability_ : ndarray of shape (n_clusters_,)
-        How much of every cluster comes back on average, 0 to 1.
-    levels_ : ndarray of int
-        Every k that can be believed, the answer's own among them.
-    n_rounds_, upload_bytes_ : int
-        Rounds the run took, and bytes all clients sent up.
-    privacy_ : str or None
-        The privacy level the run had, also where none was named; None for a method
-        that knows no levels.
-    trace_ : Trace
-        Everything that happened.
-    answer_ : int
-        Number of the answer: 1 after a fit, one more after every :meth:`update` and
-        :meth:`forget`.
-    cluster_names_ : list of str
-        What the clusters are called: a name stays with its cluster from answer to
-        answer. In the first one `c0` is label 0.
-    changes_ : list of Change
-        What is not as it was in the answer before: clusters that were born, split,
-        merged, died or have drifted.
-    history_ : list of NumberedAnswer
-        All answers so far.
+    What a fitted one has is said where users look: see :class:`afcl.AFCL`.
     """
 
     participation: Any
     scale: Any
-    missing: str
+    missing: Any
     #: Columns whose levels have an order, and these; None: none is declared.
     ordinal: Mapping[str, Sequence[Any]] | None = None
     max_rounds: int
     random_state: Any
     verbose: bool
     cluster_centers_: Any
+    cluster_spreads_: Any
     labels_: Any
     client_labels_: list[Any]
     privacy_: str | None
@@ -127,6 +81,8 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
     levels_: Ints
     _fit_rows: list[Floats] | None
     _embedding: Embedding | None = None
+    #: The most copies of a row that a fit works on: its largest weight.
+    _heaviest: int = 1
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
         """Return the method and its options; every subclass says which."""
@@ -146,7 +102,12 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
     # ------------------------------------------------------------------ fitting
 
     def fit(
-        self, X: Any, y: Any = None, *, clients: ArrayLike | str | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        clients: ArrayLike | str | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Cluster pooled rows as if each stayed with its owner.
 
@@ -159,6 +120,11 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         clients : array-like of shape (n_samples,) or str, default=None
             Who owns each row (any labels), or the column of X that says so; None: one
             client owns them all.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for, whole numbers; a row of weight 0 has no
+            say and is labelled. Weights do not count towards `min_cell`: the largest
+            one makes the smallest group so many times larger. Not at `secure` (the
+            default from three clients on) and `dp`.
 
         Returns
         -------
@@ -177,13 +143,43 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         kept = kept_rows(rows, self.missing)
         order, ends = by_owner(owner, len(names))
         groups = [own[kept[own]] for own in np.split(order, ends)]
+        weights = weights_of(sample_weight, rows.shape[0])
+        if weights is not None:
+            self._heaviest = int(weights.max())
+            groups = [np.repeat(own, weights[own]) for own in groups]
         outcome = self._run([rows_at(rows, index) for index in groups], names)
         self._fit_rows = [rows]
         self.labels_ = np.full(rows.shape[0], -1, dtype=np.int64)
         for index, labels in zip(groups, outcome.labels, strict=True):
             self.labels_[index] = labels
+        if weights is not None and (silent := kept & (weights == 0)).any():
+            self.labels_[silent] = self.predict(X if self._embedding else rows)[silent]
         self.client_labels_ = [self.labels_[own] for own in np.split(order, ends)]
         return self
+
+    def fit_predict(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        clients: ArrayLike | str | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Ints:
+        """Cluster pooled rows and return their labels: :meth:`fit`, then `labels_`.
+
+        Parameters
+        ----------
+        X, y, clients, sample_weight
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Cluster of every row, in the order of the input.
+        """
+        fitted = self.fit(X, y, clients=clients, sample_weight=sample_weight)
+        labels: Ints = fitted.labels_
+        return labels
 
     def fit_clients(self, tables: Sequence[Any] | Mapping[str, Any]) -> Self:
         """Cluster one table per client.
@@ -222,14 +218,7 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         else:
             held, columns = aligned(held)
         given: list[Any] = [
-            table
-            if is_source(table)
-            else check_array(
-                table,
-                dtype=np.float64,
-                ensure_all_finite=self._finite(),
-                input_name=f"table {g}",
-            )
+            table if is_source(table) else self._numbers(table, f"table {g}")
             for g, table in enumerate(held)
         ]
         self.n_features_in_ = given[0].shape[1] if columns is None else len(columns)
@@ -273,17 +262,16 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
 
     def _checked(self, X: Any, reset: bool) -> Floats:
         """Return rows as numbers, or refuse them; remember what they are, if asked."""
-        finite = self._finite()
         if self._embedding is None:
             rows: Floats = validate_data(
-                self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite
+                self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
             )
-            return rows
+            return self._without_nan(rows, "X")
         if reset:
             self.feature_names_in_ = np.asarray(list(map(str, X.columns)), dtype=object)
             self.n_features_in_ = len(self.feature_names_in_)
         given = rows_of(X, self._embedding) if hasattr(X, "columns") else X
-        checked: Floats = check_array(given, dtype=np.float64, ensure_all_finite=finite)
+        checked = self._numbers(given, "X")
         width = len(self._embedding.names)
         if checked.shape[1] != width:
             raise InputError(
@@ -292,33 +280,35 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
             )
         return checked
 
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Return what the columns of `cluster_centers_` are called.
+    def _numbers(self, table: Any, name: str) -> Floats:
+        """Return a table as numbers, or refuse it."""
+        rows: Floats = check_array(
+            table, dtype=np.float64, ensure_all_finite="allow-nan", input_name=name
+        )
+        return self._without_nan(rows, name)
 
-        Parameters
-        ----------
-        input_features : None
-            Ignored.
-
-        Returns
-        -------
-        names : ndarray of str
-            The names of the columns; a category has one for each of its levels, unless
-            these have an order.
-        """
-        check_is_fitted(self, "n_clusters_")
-        if self._embedding is not None:
-            return np.asarray(self._embedding.names, dtype=object)
-        numbered = [f"x{i}" for i in range(self.n_features_in_)]
-        return np.asarray(getattr(self, "feature_names_in_", numbered), dtype=object)
-
-    def _finite(self) -> bool | str:
+    def _without_nan(self, rows: Floats, name: str) -> Floats:
+        """Refuse gaps where nothing is said to be done about them."""
         if self.missing not in MISSING:
             raise InputError(
                 f"missing={self.missing!r} is unknown: give 'error', 'drop', 'impute' "
                 "or 'available'"
             )
-        return True if self.missing == "error" else "allow-nan"
+        if self.missing == "error" and np.isnan(rows).any():
+            raise InputError(
+                f"{name} contains NaN: say what to do about rows with gaps, "
+                "missing='drop', 'impute' or 'available'"
+            )
+        return rows
+
+    @property
+    def center_columns_(self) -> AnyArray:
+        """What the columns of `cluster_centers_` are called, also those of levels."""
+        check_is_fitted(self, "n_clusters_")
+        if self._embedding is not None:
+            return np.asarray(self._embedding.names, dtype=object)
+        numbered = [f"x{i}" for i in range(self.n_features_in_)]
+        return np.asarray(getattr(self, "feature_names_in_", numbered), dtype=object)
 
     def _run(self, tables: Sequence[Table], names: list[str]) -> Outcome:
         """Run the federation of these clients; who is gone keeps its number."""
@@ -327,6 +317,7 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         speak = [rows_that_speak(table, self.missing, bounds) for table in tables]
         enough = sum(n >= self._least() for n in speak)
         options, _ = at_default_level(method, options, max(1, enough), scale)
+        options = with_copies(options, self._heaviest)
         sizes = [table.shape[0] for table in tables]
         self._before_run(sizes, options)
         spec = Spec(
@@ -347,12 +338,13 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
             )
         if spec.noisy and not self._noise_is_seeded():
             spec = replace(spec, secret=secrets.token_bytes(32))
-        trace = Trace(_log if self.verbose else None)
         schedule = as_schedule(self.participation)
         numbered, gone = self._numbered(tables, names)
         for note in too_small(spec, numbered, gone).values():
             warn_user(SmallClientsWarning(note))
-        outcome = simulate(spec, numbered, schedule, trace=trace, gone=gone)
+        with progress(self.max_rounds, self.verbose) as show:
+            trace = Trace(show)
+            outcome = simulate(spec, numbered, schedule, trace=trace, gone=gone)
         if gone:
             here = [c for c in range(len(numbered)) if c not in gone]
             outcome = replace(outcome, labels=tuple(outcome.labels[c] for c in here))
@@ -371,12 +363,25 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         self._unscale(finished.terms.box)
         last = None
         if outcome.clustering.centers is not None:
-            columns = [str(name) for name in self.get_feature_names_out()]
+            columns = [str(name) for name in self.center_columns_]
             last = Answered.of(outcome.clustering, self._box, columns)
         sizes = self.cluster_sizes_.tolist()
         self._follow(self._lineage.followed(last, sizes, names))
         for change in self.changes_:
             self.trace_.add("change", tick=0, **change.described())
+        told = last is not None and outcome.clustering.cells is not None
+        self.cluster_spreads_ = last.spreads if told and last is not None else None
+        self._result = self._described(outcome, names)
+
+    def _described(self, outcome: Outcome, names: list[str]) -> dict[str, Any]:
+        """Return what ``result.json`` would hold of this run: no row and no label."""
+        columns = [str(name) for name in self.center_columns_]
+        asked = {"privacy": self.privacy_ or "rival", "min_cell": self._least()}
+        parameters = {"seed": self._seed, **storage.plain_params(self), **asked}
+        result = describe_simulated(outcome, names, columns, parameters)
+        features = () if self._embedding is None else self._embedding.features
+        result["features"] = describe_features(features, result)
+        return result
 
     def _fitted(self, clustering: Clustering, raw: Clustering, rank: Ints) -> None:
         self.n_clusters_ = clustering.k
@@ -396,111 +401,8 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         )
         self.path_ = KPath.of(clustering.path, box)
 
-    # ------------------------------------------------------------------ using
-
-    def predict(self, X: Any) -> Ints:
-        """Label new rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            New rows, in the units of the data.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Cluster of every row: with ``missing="drop"`` -1 for a row with missing
-            values, with "impute" and "available" by the values it has (-1: it has
-            none).
-        """
-        rows, kept = self._new_rows(X)
-        labels = np.full(rows.shape[0], -1, dtype=np.int64)
-        method, _ = self._method()
-        scaled = without_gaps(self._box.scale(rows[kept]), self._raw.centers)
-        labels[kept] = self._rank[method.label(self._raw, scaled, None, None)]
-        return labels
-
-    def _new_rows(self, X: Any) -> tuple[Floats, Bools]:
-        check_is_fitted(self, "n_clusters_")
-        rows = self._checked(X, reset=False)
-        return rows, kept_rows(rows, self.missing)
-
-    def cut(self, k: int, X: Any = None) -> Ints:
-        """Label rows for another k on the path, without a new run.
-
-        Parameters
-        ----------
-        k : int
-            One of ``path_.k``.
-        X : array-like of shape (n_samples, n_features), default=None
-            Rows to label; None: the training rows (a model that was loaded or
-            unpickled has none).
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Nearest centre of the path's level k.
-        """
-        check_is_fitted(self, "n_clusters_")
-        levels = {level.k: level for level in self._clustering.path}
-        if k not in levels:
-            known = ", ".join(str(k) for k in sorted(levels)) or "none"
-            raise InputError(f"k={k} is not on the path; it holds {known}")
-        if X is None and self._fit_rows is None:
-            raise InputError("this model holds no rows: call cut(k, X)")
-        given = np.concatenate(self._fit_rows or ()) if X is None else X
-        rows, kept = self._new_rows(given)
-        labels = np.full(rows.shape[0], -1, dtype=np.int64)
-        centers = levels[k].centers
-        scaled = without_gaps(self._box.scale(rows[kept]), centers)
-        labels[kept] = assign(scaled, centers)[0]
-        return labels
-
-    # ------------------------------------------------------------------ keeping
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: what :meth:`save` keeps, and no training row."""
-        state: dict[str, Any] = super().__getstate__()
-        return storage.without_rows(state)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a pickle held; older ones held the rows, which go, and no trust."""
-        super().__setstate__(storage.up_to_date(state))
-
-    def __copy__(self) -> Self:
-        """Copy within this process, where the rows may stay."""
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        return twin
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy deeply within this process, where the rows may stay."""
-        twin = type(self).__new__(type(self))
-        memo[id(self)] = twin
-        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return twin
-
-    def save(self, path: Path | str) -> None:
-        """Write the fitted model to a folder: ``model.json`` and ``arrays.npz``.
-
-        Neither holds a training row (but for the `pooled-` references, whose server has
-        them all); a :class:`Schedule` given as `participation` is not kept.
-        """
-        check_is_fitted(self, "n_clusters_")
-        storage.save(self, Path(path))
-
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """Read a model that :meth:`save` wrote."""
-        return storage.load(cls, Path(path))
-
     def __sklearn_tags__(self) -> Any:
         """Say that missing values are allowed where something is done about them."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
-
-
-def _log(event: Event) -> None:
-    if event["event"] in ("prepare", "end"):
-        logger.info("round %s: k = %s (%s)", event["round"], event["k"], event["event"])

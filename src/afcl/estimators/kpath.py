@@ -5,16 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.protocol import PathLevel
+from afcl.exceptions import InputError
 from afcl.scale import Box
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KPath:
     """Every k that was considered: the clustering's path as users see it, by columns.
 
@@ -47,3 +48,38 @@ class KPath:
             },
             [box.unscale(level.centers) for level in levels],
         )
+
+    def to_frame(self, kind: Literal["polars", "pandas"] = "polars") -> Any:
+        """Return the path as a data frame: a row per k, a column per index.
+
+        Parameters
+        ----------
+        kind : {"polars", "pandas"}, default="polars"
+            Whose frame it is; pandas has to be installed.
+
+        Returns
+        -------
+        frame : DataFrame
+            The columns are `k` and the names of the indices.
+        """
+        columns = {"k": self.k, **self.scores}
+        if kind == "polars":
+            import polars
+
+            return polars.DataFrame(columns)
+        if kind == "pandas":
+            import pandas
+
+            return pandas.DataFrame(columns)
+        raise InputError(f"kind={kind!r} is unknown: give 'polars' or 'pandas'")
+
+    def __repr__(self) -> str:
+        """Say it in one line; :meth:`to_frame` has it all."""
+        if self.k.size == 0:
+            return "KPath(empty)"
+        text = f"KPath(k = {self.k[0]} to {self.k[-1]}"
+        best = self.scores.get("silhouette")
+        if best is not None and not np.isnan(best).all():
+            at = int(np.nanargmax(best))
+            text += f", best silhouette {best[at]:.3f} at k = {self.k[at]}"
+        return f"{text})"

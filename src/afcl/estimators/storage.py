@@ -40,6 +40,7 @@ def save(model: FederatedClusterer, folder: Path) -> None:
     held = _held(model.client_labels_)
     arrays: dict[str, AnyArray] = {
         **({} if model.labels_ is None else {"labels": model.labels_}),
+        **_known("spreads", model.cluster_spreads_),
         "client_rows": np.array([len(labels) for labels in held]),
         "client_labels": np.concatenate(held),
         "rank": model._rank,
@@ -50,7 +51,7 @@ def save(model: FederatedClusterer, folder: Path) -> None:
     description = {
         "format": FORMAT,
         "class": type(model).__name__,
-        "params": _plain_params(model),
+        "params": plain_params(model),
         "n_features": model.n_features_in_,
         "embedding": model._embedding and asdict(model._embedding),
         "feature_names": [str(n) for n in getattr(model, "feature_names_in_", [])],
@@ -62,6 +63,7 @@ def save(model: FederatedClusterer, folder: Path) -> None:
         "raw": _dump(model._raw, "raw", arrays),
         "seed": model._seed,
         "roster": model._roster,
+        "result": model._result,
     }
     description["lineage"], last = model._lineage.parts()
     arrays |= {f"{LAST}{name}": array for name, array in last.items()}
@@ -97,6 +99,8 @@ def load(kind: type[ModelT], folder: Path) -> ModelT:
     model.trace_ = Trace()
     model.trace_.events = description["trace"]
     model.labels_ = arrays.get("labels")
+    model.cluster_spreads_ = arrays.get("spreads")  # older files have none
+    model._result = description.get("result")
     ends = np.cumsum(arrays["client_rows"])[:-1]
     model.client_labels_ = np.split(arrays["client_labels"], ends)
     model._fit_rows = None
@@ -117,6 +121,13 @@ def load(kind: type[ModelT], folder: Path) -> ModelT:
         }
         model._follow(Lineage.of_parts(description["lineage"], last))
     return model
+
+
+def result_of(model: FederatedClusterer) -> dict[str, Any]:
+    """Return what ``result.json`` holds of a run; older models do not know it."""
+    if model._result is None:
+        raise InputError("this model is of an older version: fit it anew")
+    return model._result
 
 
 def without_rows(state: dict[str, Any]) -> dict[str, Any]:
@@ -140,11 +151,18 @@ def up_to_date(state: dict[str, Any]) -> dict[str, Any]:
     Pickles of before know nothing of how far the answer can be believed.
     """
     kept = without_rows(state)
-    if "n_clusters_" not in kept or "structure_" in kept:
+    if "n_clusters_" not in kept:
+        return kept
+    kept = {"cluster_spreads_": None, "_result": None, **kept}
+    if "structure_" in kept:
         return kept
     for name in ("_clustering", "_raw"):
         object.__setattr__(kept[name], "trust", None)
     return {**kept, **trust.attributes(None)}
+
+
+def _known(name: str, array: AnyArray | None) -> dict[str, AnyArray]:
+    return {} if array is None else {name: array}
 
 
 def _held(client_labels: list[Any]) -> list[Ints]:
@@ -155,7 +173,7 @@ def _held(client_labels: list[Any]) -> list[Ints]:
     ]
 
 
-def _plain_params(model: FederatedClusterer) -> dict[str, Any]:
+def plain_params(model: FederatedClusterer) -> dict[str, Any]:
     """Return constructor arguments as JSON; what is not data is left at its default."""
     plain = {}
     for name, value in model.get_params(deep=False).items():
