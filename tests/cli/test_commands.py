@@ -581,7 +581,7 @@ class TestPredict:
         (tmp_path / "x.csv").write_text("u\n1\n")
         code, _, err = call(capsys, "predict", done, tmp_path / "x.csv")
         assert code == 2
-        assert "names 'v', which it does not have" in err
+        assert "there is no column 'v', which the run had" in err
 
     def test_unfinished_and_damaged_runs(self, done, sites, capsys):
         (done / "result.json").write_text("{")

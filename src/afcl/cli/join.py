@@ -279,9 +279,9 @@ def join(
         keep_sent=keep_sent,
         labels_anyway=labels_anyway,
     )
+    launcher = get_launcher(engine)
     with occupied(out, "afcl join", private=True):
         if _enter(out, asked, insecure):
-            launcher = get_launcher(engine)
             _take_part(launcher, address, out.resolve(), ca, key, port or 0, wait)
 
 

@@ -50,6 +50,9 @@ def predict(
     import numpy as np
 
     from afcl.data import read_sites
+    from afcl.data.cells import NotNumbers
+    from afcl.data.columns import LacksColumn
+    from afcl.data.features import Embedding
     from afcl.exceptions import InputError
     from afcl.gaps import completed
     from afcl.kernels import assign
@@ -67,7 +70,18 @@ def predict(
             "this run's method has no centres: new rows cannot be labelled"
         )
     told = {**table_options(split_lists(context.params)), "columns": result["columns"]}
-    sites = read_sites(one_site=[new], **told, embedding=embedding_of(result))
+    # What was a number then is one now, and no category of its own.
+    known = embedding_of(result) or Embedding(tuple(result["columns"]), ())
+    try:
+        sites = read_sites(one_site=[new], **told, embedding=known)
+    except LacksColumn as error:
+        raise InputError(
+            f"{error.where}, which the run had; it has {error.has}"
+        ) from None
+    except NotNumbers as error:
+        raise InputError(
+            f"{error.where}; the run had numbers there: correct it"
+        ) from None
     for note in sites.notes:
         print(f"note: {note}", file=sys.stderr)
     (table,) = sites.tables

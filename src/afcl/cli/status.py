@@ -186,7 +186,7 @@ def summary(log: RunLog, now: Standing, folder: Path, at: float) -> Iterable[str
         moved = ""
         if step.movement is not None:
             moved = f"; the seeds have moved by {step.movement:.2g}"
-        yield f"k = {step.k} so far{moved}"
+        yield f"k = {step.k}" + ("" if now.state == "done" else f" so far{moved}")
     for site in history.sites.values():
         yield f"  {site.name}: {site.rows:,} rows, {_standing(site, at)}"
     for name, reason in history.refused.items():

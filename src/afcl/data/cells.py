@@ -61,6 +61,15 @@ class NotNumbers(InputError):
         super().__init__(str(fail(_told(odd))))
         self.odd = tuple(odd)
 
+    @property
+    def where(self) -> str:
+        """The first of them, without a word on what to do."""
+        first = self.odd[0]
+        return (
+            f"{first.path}: column {first.column!r}, row {first.row} is "
+            f"{excerpt(first.cell)}, not a number{_hint(first)}"
+        )
+
 
 def _told(odd: Sequence[OddCell]) -> str:
     """Say which columns are no numbers, and how to leave them out."""

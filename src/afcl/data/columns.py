@@ -131,6 +131,19 @@ def _lacking(column: str, sites: Sequence[SiteFiles], enough: int) -> Path | Non
     return next(site.path for site in sites if column not in site.columns)
 
 
+class LacksColumn(InputError):
+    """A file lacks a column that was named; `where` says that without the option."""
+
+    def __init__(self, option: str, name: str, site: SiteFiles) -> None:
+        near = nearest(name, site.columns)
+        super().__init__(
+            f"{site.path}: {option} names {name!r}, which it does not have"
+            f"{near}; it has {listed(site.columns)}"
+        )
+        self.where = f"{site.path}: there is no column {name!r}{near}"
+        self.has = listed(site.columns)
+
+
 def _check_asked(sites: Sequence[SiteFiles], asked: Asked) -> None:
     """Refuse names that the files do not know."""
     by_option = [("--columns", name) for name in asked.columns if asked.everywhere]
@@ -139,10 +152,7 @@ def _check_asked(sites: Sequence[SiteFiles], asked: Asked) -> None:
     for option, name in by_option:
         for site in sites:
             if name not in site.columns:
-                raise fail(
-                    f"{site.path}: {option} names {name!r}, which it does not have"
-                    f"{nearest(name, site.columns)}; it has {listed(site.columns)}"
-                )
+                raise LacksColumn(option, name, site)
     every = tuple(dict.fromkeys(name for site in sites for name in site.columns))
     for option, names in (("--drop", asked.drop), ("--columns", asked.columns)):
         unknown = [name for name in names if name not in every]

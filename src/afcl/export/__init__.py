@@ -51,6 +51,8 @@ def write_export(
             f"no export to {kind or 'a file without an ending'!r}: choose one of "
             f"{', '.join(FORMATS)}"
         )
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is no folder: choose another file")
     _needs_centers(result, kind)
     content: Callable[[Mapping[str, Any]], bytes]
     content = import_module(WRITERS[kind]).content

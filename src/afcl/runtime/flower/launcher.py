@@ -13,7 +13,7 @@ from afcl.privacy.identity import identity_of_pem
 from afcl.runtime.flower import commands, renewal
 from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import environment, scripts
-from afcl.runtime.flower.keys import make_site_key
+from afcl.runtime.flower.keys import make_site_key, require_flower
 from afcl.runtime.flower.logs import (
     GIVE_CA,
     NO_ANSWER,
@@ -149,7 +149,10 @@ class FlowerNode(_Process):
 
 
 class FlowerLauncher:
-    """Starts SuperLinks and SuperNodes."""
+    """Starts SuperLinks and SuperNodes; refused at once where there is no Flower."""
+
+    def __init__(self) -> None:
+        require_flower()
 
     def keygen(self, folder: Path, name: str) -> tuple[Path, Path]:
         """Make a site's key pair; return the private and the public file."""
