@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals mixed memberships heart privacy bench results docs pictures clean
+.PHONY: wheel matrix smoke-bare smoke-lowest smoke-newest setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals mixed memberships heart privacy bench results docs pictures clean
 
 setup: $(STAMP)
 
@@ -33,6 +33,22 @@ test: $(STAMP)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/kernels --cov --cov-append --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=95
 	$(BIN)/coverage report --include='src/afcl/core/*,src/afcl/kernels/*' --fail-under=100
+
+# Both packages as wheels, in dist/.
+wheel: $(STAMP)
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist . packages/afcl-bench
+
+# The wheel alone, in environments of its own: without any extra, with the oldest
+# versions that are supported, with the newest there are.
+matrix: smoke-bare smoke-lowest smoke-newest
+
+smoke-bare: CONSTRAINTS = -c constraints.txt
+smoke-lowest: CONSTRAINTS = -c constraints-lowest.txt
+smoke-newest: CONSTRAINTS =
+smoke-bare smoke-lowest smoke-newest: wheel
+	$(PYTHON) -m venv --clear .venv-$@
+	.venv-$@/bin/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) dist/afcl-[0-9]*.whl
+	.venv-$@/bin/python .ci/smoke.py
 
 # Debian's Chromium for the browser tests, if it is missing and may be installed.
 browser:
@@ -149,5 +165,5 @@ pictures: $(STAMP)
 	$(BIN)/python docs/make_pictures.py
 
 clean:
-	rm -rf .venv afcl-demo site .coverage .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-smoke-* dist afcl-demo site .coverage .mypy_cache .ruff_cache .pytest_cache
 	find src -name '*.nb[ic]' -delete

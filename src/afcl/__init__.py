@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from afcl.runtime.schedule import EventClock, Replay, Rounds, Schedule
     from afcl.trace import Trace, read_trace
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AFCL",
