@@ -179,7 +179,8 @@ class TestWarning:
             (
                 TrustWarning,
                 "k = 3 came out of 31% of the resamples only, k = 5 of 49%: look at "
-                "path_ and at other k with cut(k) before you rely on it",
+                "path_ and at other k with cut(k) before you rely on it "
+                "(see docs/errors.md#trustwarning)",
             )
         ]
 
@@ -227,7 +228,7 @@ class TestWarning:
                 SmallClientsWarning,
                 "sites hold about 70 rows for 3 clusters: cells of 5 rows mix clusters "
                 "there; let privacy=None choose sums over sites (three sites or more), "
-                "or secure+summary",
+                "or secure+summary (see docs/errors.md#smallclientswarning)",
             )
         ]
         assert self.warned((X, owner), privacy="summary", min_cell=4) == []

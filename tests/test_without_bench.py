@@ -70,7 +70,8 @@ def test_help_names_the_commands_all_the_same():
 def test_a_name_says_what_to_install(statement):
     done = run(f"{WITHOUT}\n{statement}")
     assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
+    last, note = done.stderr.splitlines()[-2:]
+    assert note == "See docs/errors.md#inputerror"
     assert last.startswith("afcl.exceptions.InputError: ")
     assert last.endswith("pip install afcl-bench")
 

@@ -85,7 +85,7 @@ def test_a_full_disk_stops_a_run_and_the_same_command_goes_on(here: Path):
     assert first.returncode == 3, err
     assert [line for line in err.splitlines() if line.startswith("afcl: ")] == [
         "afcl: r/journal.bin: File too large; nothing is lost: mend that, and the same "
-        "command goes on"
+        "command goes on (see docs/errors.md#stopped)"
     ]
     assert "Traceback" not in err
     assert not (here / "r" / "result.json").exists()

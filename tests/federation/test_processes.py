@@ -184,7 +184,7 @@ def test_a_taken_port_is_refused(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         line = f"port {port} on 127.0.0.1 is taken: choose another with --port"
-        with pytest.raises(InputError, match=f"^{line}$"):
+        with pytest.raises(InputError, match=f"^{line}\n"):
             require_free("127.0.0.1", port)
         with pytest.raises(InputError, match=line):
             start_superlink(tmp_path, "127.0.0.1", port, None, {})

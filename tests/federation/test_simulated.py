@@ -79,7 +79,7 @@ def test_a_run_without_result_says_why(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"\(finished:failed: no memory left\)"):
         wait(Link())
     (tmp_path / FAILED).write_text('{"reason": "no site has all columns"}')
-    with pytest.raises(InputError, match="^no site has all columns$"):
+    with pytest.raises(InputError, match="^no site has all columns\n"):
         wait(Link())
     (tmp_path / RESULT).write_text("{}")
     wait(Link(alive=False))

@@ -75,7 +75,7 @@ def recorded() -> dict[str, bytes]:
         heard: list[bytes] = []
         with listening(heard), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = AFCL(scale=(np.zeros(2), np.ones(2)), random_state=0, **options)  # type: ignore[arg-type]
+            model = AFCL(scale=(np.zeros(2), np.ones(2)), random_state=0, **options)
             model.fit_clients(tables)
         for message in heard:
             new = kinds(message) - seen

@@ -29,7 +29,14 @@ from afcl.cli.stamps import stamped_lines
 from afcl.cli.standing import forget, renew
 from afcl.cli.status import status
 from afcl.durable import in_words
-from afcl.exceptions import AfclError, Interrupted, Stopped, Terminated
+from afcl.exceptions import (
+    AfclError,
+    InputError,
+    Interrupted,
+    Stopped,
+    Terminated,
+    reference,
+)
 
 # Recent versions of Typer carry their own copy of Click; these are its two errors.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -119,9 +126,11 @@ def _run(arguments: list[str] | None) -> None:
     except Interrupted as error:
         _fail(str(error), INTERRUPTED)
     except Stopped as error:
-        _fail(str(error), STOPPED)
-    except AfclError as error:
+        _fail(_with_reference(error), STOPPED)
+    except InputError as error:  # it says itself what to do
         _fail(str(error), REFUSED)
+    except AfclError as error:
+        _fail(_with_reference(error), REFUSED)
     except Ended:
         _fail(f"ended; {_GOES_ON}", TERMINATED)
     except (_ReaderGone, BrokenPipeError):
@@ -141,6 +150,11 @@ def _end_quietly() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     sys.exit(READER_GONE)
+
+
+def _with_reference(error: AfclError) -> str:
+    """Return the error's text, and where its kind is explained."""
+    return f"{error} (see {reference(type(error))})"
 
 
 def _message(error: Any) -> str:

@@ -44,7 +44,7 @@ from afcl.cli.tables import (
 )
 from afcl.cli.words import in_words
 from afcl.durable import disk_trouble
-from afcl.exceptions import Stopped
+from afcl.exceptions import PrivacyWarning, SmallClientsWarning, Stopped
 from afcl.occupied import occupied
 from afcl.registry import criteria, ways_to_write
 
@@ -281,12 +281,12 @@ def _clustered(
     for note in (*notes, *sites.notes, *shown(found)):
         print(f"note: {note}", file=sys.stderr)
     if level == "exact":
-        print(f"warning: {EXACT_WARNING}", file=sys.stderr)
+        print(f"warning: {PrivacyWarning(EXACT_WARNING)}", file=sys.stderr)
     if level != "rival":
         sizes = [source.shape[0] for source in sites.tables]
         small = too_small(sizes, chosen["min_cell"], level)
         if small is not None:
-            print(f"warning: {small}", file=sys.stderr)
+            print(f"warning: {SmallClientsWarning(small)}", file=sys.stderr)
     # Where the rows must not tell anything, what was found in them is for the eyes of
     # their owners only.
     told = () if _is_private(level) else found
@@ -386,4 +386,4 @@ def warn_of_fine(result: dict[str, Any]) -> None:
     sizes = [site["rows"] for site in result["sites"]]
     note = too_fine(sizes, k, parameters["min_cell"], parameters["privacy"])
     if note is not None:
-        print(f"warning: {note}", file=sys.stderr)
+        print(f"warning: {SmallClientsWarning(note)}", file=sys.stderr)

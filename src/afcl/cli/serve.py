@@ -35,7 +35,7 @@ from afcl.cli.standing import (
     standing_of,
 )
 from afcl.cli.tables import Category, categories
-from afcl.exceptions import InputError
+from afcl.exceptions import InputError, PrivacyWarning
 from afcl.occupied import occupied
 from afcl.registry import ways_to_write
 from afcl.runtime.live.engines import get_launcher
@@ -328,7 +328,7 @@ def _new_plan(
         parameters |= {"privacy": options["privacy"], "privacy_reason": reason}
     method.parameters(**options)
     if level == "exact":
-        print(f"warning: {EXACT_WARNING}", file=sys.stderr)
+        print(f"warning: {PrivacyWarning(EXACT_WARNING)}", file=sys.stderr)
     plan = RunPlan(
         secrets.token_hex(8),
         method.name,
