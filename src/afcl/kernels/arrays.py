@@ -20,7 +20,7 @@ import numpy as np
 from afcl._typing import AnyArray, Floats, Ints
 from afcl.exceptions import InputError
 from afcl.kernels.reference import PLACES, SLAB, Tally
-from afcl.scale import FAR_OUT, MIDDLE, RADIUS, Box
+from afcl.scale import FAR_OUT, MIDDLE, NARROW, RADIUS, Box
 
 #: An array of any library that follows the standard.
 Array: TypeAlias = Any
@@ -302,8 +302,14 @@ class ArrayPasses:
     # ------------------------------------------------------------- of a chunk
 
     def far(self, rows: Array, centers: Array) -> Array:
-        """Return squared distances less the row's own length, from the middle."""
+        """Return squared distances, of wide rows less the row's own length."""
         xp = self.xp
+        if rows.shape[1] <= NARROW:
+            gaps = [
+                rows[:, place][:, None] - centers[:, place][None, :]
+                for place in range(int(rows.shape[1]))
+            ]
+            return sum((gap * gap for gap in gaps[1:]), gaps[0] * gaps[0])
         middle = xp.mean(centers, axis=0, keepdims=True)
         seen = centers - middle
         products = xp.matmul(rows - middle, seen.T)

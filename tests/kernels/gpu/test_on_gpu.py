@@ -141,7 +141,7 @@ def test_a_run_is_that_of_numpy(level, dtype):
 
 def test_what_cannot_be_is_said_in_one_line():
     rows = torch.from_numpy(blobs(100, 3)).cuda()
-    with pytest.raises(InputError, match="the CPU and cuda:0"):
+    with pytest.raises(InputError, match="cuda:0 and the CPU"):
         in_place([rows, rows.cpu()])
     with pytest.raises(InputError, match="float16"):
         in_place([rows.half()])

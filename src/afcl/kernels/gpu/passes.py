@@ -15,14 +15,12 @@ from afcl._typing import Floats, Ints
 from afcl.kernels.arrays import ArrayPasses, Nest, slab_axes
 from afcl.kernels.gpu.extremes import extremes_kernel
 from afcl.kernels.gpu.fused import pass_kernel
-from afcl.scale import Box
+from afcl.scale import NARROW, Box
 
 #: Widest tables, and most centres of one set, that the fused kernel takes.
 WIDEST, MOST = 128, 1024
 #: Most seeds inside the groups of others.
 MOST_INSIDE = 1 << 15
-#: Up to so many columns the kernel computes distances from differences.
-NARROW = 8
 #: Most centres of a set that is scored with slabs.
 MOST_SCORED = 128
 #: Rows in agreed units reach no further: their parts are float16.
