@@ -62,7 +62,7 @@ def standard(values: Array) -> ModuleType:
 
 
 def to_numpy(values: Array) -> AnyArray:
-    """Return a copy in main memory."""
+    """Return the same numbers in main memory."""
     from array_api_compat import is_torch_array, to_device
 
     if is_torch_array(values):
@@ -70,9 +70,9 @@ def to_numpy(values: Array) -> AnyArray:
     if hasattr(values, "get"):  # CuPy's own way
         values = values.get()
     try:
-        return np.array(values)
+        return np.asarray(values)
     except (TypeError, ValueError, RuntimeError):
-        return np.array(np.from_dlpack(values))
+        return np.asarray(np.from_dlpack(values))
 
 
 @contextmanager
@@ -409,7 +409,7 @@ class _About:
         slabs = []
         for place in PLACES:
             inside = counted & (xp.abs(along - place) <= SLAB)
-            slabs.append(to_numpy(xp.sum(xp.astype(inside, xp.int64), axis=0)))
+            slabs.append(to_numpy(xp.sum(xp.astype(inside, xp.int32), axis=0)))
         return np.stack(slabs, axis=1).astype(np.float64)
 
 
