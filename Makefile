@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: wheel matrix smoke-bare smoke-lowest smoke-newest setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals mixed memberships heart privacy bench results docs pictures clean
+.PHONY: wheel matrix smoke-bare smoke-lowest smoke-newest setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals mixed memberships heart privacy bench bench-gpu results docs pictures clean
 
 setup: $(STAMP)
 
@@ -144,6 +144,12 @@ bench: $(STAMP)
 	  $(BIN)/python benchmarks/$$script.py > $(SPEED_DIR)/$$script.part; \
 	  mv $(SPEED_DIR)/$$script.part $(SPEED_DIR)/$$script.txt; cat $(SPEED_DIR)/$$script.txt; done
 	$(BIN)/python benchmarks/speed_page.py $(SPEED_DIR) docs/results/speed.md
+
+# docs/results/gpu.md: passes, runs and rivals on one GPU, by a Python that has PyTorch
+# for CUDA (Numba is not needed); minutes. make bench-gpu GPU_PYTHON=python3
+GPU_PYTHON ?= python3
+bench-gpu:
+	PYTHONPATH=src $(GPU_PYTHON) benchmarks/gpu.py
 
 # All runs of every spec, then the tables and plots of docs/results: make results DATA=dir
 # Hours on two cores; interrupted, it goes on where it stopped. SPECS="ablation seeds" for some.

@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import struct
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -727,3 +727,13 @@ def test_a_plugin_may_call_its_payloads_what_the_core_calls_its_own():
         assert b'"type":"Cells"' in encode(ours)  # as journals of before have it
     finally:
         del PAYLOADS[payload_name(Cells)]
+
+
+def test_a_named_alias_of_arrays_is_checked_as_what_it_names():
+    class Alias:
+        __value__ = np.ndarray[Any, Any]
+
+    alias: Any = Alias()
+    fits = codec._checker(GenericAlias(alias, (np.float64,)))
+    assert fits(np.zeros(2))
+    assert not fits([0.0, 0.0])

@@ -18,6 +18,7 @@ from afcl.data.suspicion import Suspicion
 from afcl.gaps import KEEPING
 from afcl.privacy.files import kept_secret
 from afcl.runtime import results
+from afcl.runtime.arrays import brought_back
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.progress import progress
@@ -35,6 +36,7 @@ NOT_A_GUARANTEE = (
 
 def execute(
     sites: Sites[SiteTable],
+    rows: Sequence[Any],
     out: Path,
     method: AnyMethod,
     options: dict[str, Any],
@@ -43,7 +45,10 @@ def execute(
     scale: Any = "minmax",
     suspicions: Sequence[Suspicion] = (),
 ) -> dict[str, Any]:
-    """Run, label, write the folder and its page; return what ``result.json`` holds."""
+    """Run, label, write the folder and its page; return what ``result.json`` holds.
+
+    `rows` are those of the sites, or what they have become on a device.
+    """
     names = tuple(source.name for source in sites.tables)
     spec = Spec(
         method,
@@ -78,12 +83,14 @@ def execute(
 
         outcome = simulate(
             spec,
-            [source.rows for source in sites.tables],
+            rows,
             as_schedule(parameters["participation"]),
             journal=journal,
             trace=Trace(listen),
             clock=time.time,
         )
+    if "device" in parameters:
+        outcome = brought_back(outcome)
     result = results.describe_simulated(outcome, names, sites.columns, parameters)
     result["features"] = results.describe_features(sites.features, result)
     result["dates"] = list(sites.dates)

@@ -13,7 +13,7 @@ import typer
 
 from afcl.cli.addresses import with_port
 from afcl.cli.config import ConfigFile
-from afcl.cli.settings import MISSING, EngineName, Insecure, Stream
+from afcl.cli.settings import MISSING, Device, EngineName, Insecure, Stream
 from afcl.cli.signals import Ended, ended_by_signals
 from afcl.cli.tables import (
     Category,
@@ -219,6 +219,7 @@ def join(
     stay: Stay = False,
     labels_anyway: LabelsAnyway = False,
     stream: Stream = None,
+    device: Device = "auto",
     port: Port = None,
     wait: Wait = None,
     keep_sent: KeepSent = False,
@@ -273,6 +274,7 @@ def join(
         changed=changed or stay,
         stays=stay,
         stream=stream,
+        device=device,
         key="" if insecure else _resolved(key),
         members=_resolved(members),
         coordinator=address,
@@ -321,9 +323,11 @@ def _check_keys(
 def _enter(out: Path, asked: Membership, insecure: bool) -> bool:
     """Keep what the site asks for in its folder; False if it has its result."""
     from afcl.data.spelling import by_column
+    from afcl.runtime.arrays import check_device
     from afcl.runtime.live.membership import DONE, keep_membership
 
     opened = asked.open()
+    check_device(opened.tables, asked.device)
     asked = replace(asked, units=by_column("--unit", asked.units, opened.columns))
     for note in opened.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -365,6 +369,7 @@ def _come_back(out: Path, asked: Membership) -> Membership:
     before = replace(
         open_membership(out),
         stream=asked.stream,
+        device=asked.device,
         key=asked.key,
         members=asked.members,
         coordinator=asked.coordinator,

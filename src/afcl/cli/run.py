@@ -17,6 +17,7 @@ from afcl.cli.settings import (
     MISSING,
     AtLeastTwo,
     Cohort,
+    Device,
     Granularity,
     Holders,
     Seed,
@@ -155,6 +156,7 @@ def run(
     max_rounds: Rounds = None,
     config: Config = None,
     stream: Stream = None,
+    device: Device = "auto",
     strict: Strict = False,
     as_json: AsJson = False,
     force: Force = False,
@@ -168,7 +170,7 @@ def run(
     # The context has what was typed under the names that a TOML file uses.
     chosen = settings(config, context.params)
     result, was_done = cluster_files(
-        sites or [], out, chosen, force, stream, folders, strict
+        sites or [], out, chosen, force, stream, folders, strict, device
     )
     if as_json:
         typer.echo(json.dumps(result, indent=2))
@@ -191,10 +193,11 @@ def cluster_files(
     stream: bool | None = None,
     folders: Sequence[Path] = (),
     strict: bool = False,
+    device: str = "auto",
 ) -> tuple[dict[str, Any], bool]:
     """Run on files and write the folder; say whether it was done already."""
     with occupied(out, "afcl run"), _going_on_later(out):
-        return _clustered(paths, out, chosen, force, stream, folders, strict)
+        return _clustered(paths, out, chosen, force, stream, folders, strict, device)
 
 
 @contextmanager
@@ -221,6 +224,7 @@ def _clustered(
     stream: bool | None,
     folders: Sequence[Path],
     strict: bool,
+    device: str,
 ) -> tuple[dict[str, Any], bool]:
     from afcl import __version__
     from afcl.cli.execute import execute
@@ -230,12 +234,14 @@ def _clustered(
     from afcl.data.suspicions import find_suspicions, shown
     from afcl.methods.presets import at_default_level
     from afcl.privacy import EXACT_WARNING, parse_level, too_small
+    from afcl.runtime.arrays import AUTO, check_device, moved
     from afcl.runtime.heartbeat import Heartbeat
     from afcl.runtime.requirements import reads_in_parts, requirements
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
     from afcl.runtime.simulate import rows_that_speak
 
+    check_device([], device)
     method, options, level = chosen_method(chosen)
     public = bounds(chosen["ranges"])
     scale: Any = scale_of(chosen["scale"], chosen["ranges"])
@@ -271,10 +277,13 @@ def _clustered(
     parameters = {**chosen, "privacy": level}
     if reason:
         parameters["privacy_reason"] = reason
+    if device != AUTO:
+        parameters["device"] = device
     identity = fingerprint(
         [f"{s.name} {s.fingerprint()}" for s in sites.tables],
         {**parameters, "version": __version__},
     )
+    rows = moved([source.rows for source in sites.tables], device)
     finished = open_folder(out, identity, force)
     if finished is not None:
         return finished, True
@@ -291,7 +300,9 @@ def _clustered(
     # their owners only.
     told = () if _is_private(level) else found
     with Heartbeat(out):
-        result = execute(sites, out, method, options, parameters, identity, scale, told)
+        result = execute(
+            sites, rows, out, method, options, parameters, identity, scale, told
+        )
     warn_of_fine(result)
     return result, False
 

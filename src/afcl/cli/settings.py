@@ -61,6 +61,15 @@ Stream = Annotated[
         show_default=False,
     ),
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="Move the rows there once and work on them there: cuda, or cuda:1 "
+        "(pip install 'afcl[gpu]').",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Go without TLS.")]
 EngineName = Annotated[
     str, typer.Option("--engine", help="What carries the messages.", metavar="NAME")

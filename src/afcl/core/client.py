@@ -9,7 +9,6 @@ stands for them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -19,10 +18,10 @@ from afcl.core.cells import fold_owned, join_coincident, pool_held
 from afcl.core.checks import check_plan
 from afcl.core.messages import Cells, Level, LevelReply, Plan, Summary
 from afcl.core.params import DefaultParams
-from afcl.core.rows import Rows, as_rows
-from afcl.core.seeding import plus_plus
+from afcl.core.rows import Rows, RowsInPlace, as_rows, tallied
+from afcl.core.seeding import drawn, plus_plus
 from afcl.exceptions import InputError
-from afcl.kernels import assign, lloyd, silhouettes, tally, valleys
+from afcl.kernels import assign, lloyd, silhouettes, valleys
 
 #: What a client works on: its rows, or cells that stand for them.
 View: TypeAlias = Floats | Rows | Cells
@@ -57,13 +56,16 @@ def condense(X: View, params: DefaultParams, rng: np.random.Generator) -> Cells:
         _, labels = lloyd(X.means, weights, X.means[picks], HELLO_ITERATIONS)
         return _released(*pool_held(X, labels, picks.shape[0]), params.min_cell)[0]
     rows = as_rows(X)
-    index = np.arange(n)
     size = SEEDING_SAMPLE * (WIDE_SAMPLE if rows.shape[1] > WIDE else 1)
-    if n > size:
-        index = np.sort(rng.choice(n, size, replace=False))
-    sample = rows.take(index)
-    start = sample[plus_plus(sample, params.cells_for(n), rng)]
-    centers, _ = lloyd(sample, np.ones(sample.shape[0]), start, HELLO_ITERATIONS)
+    many = n > size
+    index = np.sort(rng.choice(n, size, replace=False)) if many else np.arange(n)
+    if isinstance(rows, RowsInPlace):
+        draws = drawn(params.cells_for(n), rng)
+        centers = rows.placed(index, draws, HELLO_ITERATIONS)
+    else:
+        sample = rows.take(index)
+        start = sample[plus_plus(sample, params.cells_for(n), rng)]
+        centers, _ = lloyd(sample, np.ones(sample.shape[0]), start, HELLO_ITERATIONS)
     around, *_ = _summaries(rows, [centers])[0]
     return _released(*around, params.min_cell)[0]
 
@@ -113,20 +115,14 @@ def _summaries(
     plain = len(sets) - len(levels)
     nothing = np.zeros(sum(centers.shape[0] for centers in sets[:plain]))
     edges = np.cumsum([0, *(centers.shape[0] for centers in sets)])
-    work = partial(
-        tally,
+    counts, firsts, seconds, totals, between = tallied(
+        rows,
         centers=np.concatenate(sets),
         bounds=edges,
         scores=np.array([0] * plain + [2] * len(levels)),
         spreads=np.concatenate([nothing, *(level.spreads for level in levels)]),
         sizes=np.concatenate([nothing, *(level.counts for level in levels)]),
     )
-    parts = rows.map(work)
-    whole = next(parts)
-    for more in parts:
-        for total, part in zip(whole, more, strict=True):
-            total += part
-    counts, firsts, seconds, totals, between = whole
     return [
         (_cells(centers, counts[a:b], firsts[a:b], seconds[a:b]), total, between[a:b])
         for centers, a, b, total in zip(

@@ -14,7 +14,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells, Level
-from afcl.core.rows import Rows, as_rows
+from afcl.core.rows import Rows, RowsInPlace, as_rows
 from afcl.core.tasks import (
     ANYBODY,
     FIELD,
@@ -28,6 +28,7 @@ from afcl.core.tasks import (
 )
 from afcl.exceptions import InputError
 from afcl.kernels import assign, silhouettes, valleys
+from afcl.kernels.arrays import Nest
 
 #: What a client works on: its rows, or cells that stand for them.
 View: TypeAlias = Floats | Rows | Cells
@@ -40,6 +41,8 @@ def numbers_for(question: Question, view: View, threshold: Threshold = ANYBODY) 
     """Return a member's own numbers, before they are masked."""
     if isinstance(view, Cells):
         totals = _totals(question, view, _alone(len(view)), 1)
+    elif isinstance(view, RowsInPlace):
+        totals = _totals_in_place(question, view)[None, :]
     else:
         parts = as_rows(view).map(partial(_totals_of_rows, question))
         totals = next(parts)
@@ -99,6 +102,47 @@ def _single(rows: Floats) -> Cells:
 
 def _totals_of_rows(question: Question, rows: Floats) -> Floats:
     return _totals(question, _single(rows), _alone(rows.shape[0]), 1)
+
+
+def _totals_in_place(question: Question, rows: RowsInPlace) -> Floats:
+    """Return the sums over rows that answer where they are, (width,)."""
+    if question.kind == SCORE:
+        return _scored_in_place(question.levels, rows)
+    last = question.partitions[-1]
+    nests = [
+        Nest(each.seeds, each.parents, each.groups) for each in question.partitions
+    ]
+    counts, firsts, squares = rows.nested(nests)
+    k = last.n_groups
+    if question.kind != SUM:
+        return _added([counts], last.groups, k).ravel()
+    # Seen from the origin of the seed's group instead of the seed.
+    away = last.seeds - last.origins[last.groups]
+    mass = counts[:, None]
+    squares = squares + 2.0 * away * firsts + mass * away * away
+    firsts = firsts + mass * away
+    if len(question.partitions) > 1:
+        squares = squares.sum(axis=1, keepdims=True)
+    columns = [counts, *firsts.T, *squares.T]
+    return _added(columns, last.groups, k).ravel()
+
+
+def _scored_in_place(levels: tuple[Level, ...], rows: RowsInPlace) -> Floats:
+    """Return the numbers of all clusterings, one after the other."""
+    edges = np.cumsum([0, *(level.centers.shape[0] for level in levels)])
+    counts, _, seconds, totals, slabs = rows.tally(
+        np.concatenate([level.centers for level in levels]),
+        edges,
+        np.full(len(levels), 2),
+        np.concatenate([level.spreads for level in levels]),
+        np.concatenate([level.counts for level in levels]).astype(np.float64),
+    )
+    table = np.concatenate([counts[:, None], seconds[:, None], slabs], axis=1)
+    each = [
+        np.concatenate([table[a:b].ravel(), total])
+        for a, b, total in zip(edges[:-1], edges[1:], totals, strict=True)
+    ]
+    return np.concatenate(each)
 
 
 def _fixed(question: Question, totals: Floats) -> Ints:

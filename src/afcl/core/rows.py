@@ -9,12 +9,16 @@ than memory, or spread over a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.kernels import tally
+from afcl.kernels.arrays import Nest
+from afcl.kernels.reference import Tally
 from afcl.parts import rows_in_a_part
 from afcl.scale import Box, Ranges
 
@@ -43,6 +47,46 @@ class Rows(Protocol):
 
     def table(self) -> Floats:
         """Return all rows at once, or raise `InputError` where they do not fit."""
+        ...
+
+
+@runtime_checkable
+class RowsInPlace(Rows, Protocol):
+    """Rows that answer by themselves what a client asks of them, where they are.
+
+    Optional passes, all or none: rows without them are read by :meth:`Rows.map`. What
+    they say differs from that by rounding in the precision that the rows have.
+    """
+
+    def placed(self, index: Ints, draws: Floats, iterations: int) -> Floats:
+        """Return centres of the rows at these positions: k-means++, then Lloyd."""
+        ...
+
+    def tally(
+        self,
+        centers: Floats,
+        bounds: Ints,
+        scores: Ints,
+        spreads: Floats,
+        sizes: Floats,
+    ) -> Tally:
+        """Return what :func:`afcl.kernels.tally` makes of all rows."""
+        ...
+
+    def nested(self, nests: Sequence[Nest]) -> tuple[Floats, Floats, Floats]:
+        """Return counts, sums of x - s and of its squares, by seed of the last nest."""
+        ...
+
+    def nearest(self, centers: Floats) -> tuple[Any, Ints]:
+        """Return the nearest centre of every row, beside the rows, and their counts."""
+        ...
+
+    def renamed(self, labels: Any, names: Ints) -> Any:
+        """Return such labels by other names."""
+        ...
+
+    def told(self, labels: Any) -> Iterator[Ints]:
+        """Yield such labels part by part, in main memory."""
         ...
 
 
@@ -119,3 +163,30 @@ class TableRows:
 def as_rows(X: Floats | Rows) -> Rows:
     """Return rows that are read part by part: a table's, or as they are."""
     return TableRows(X) if isinstance(X, np.ndarray) else X
+
+
+def tallied(
+    rows: Rows,
+    centers: Floats,
+    bounds: Ints,
+    scores: Ints,
+    spreads: Floats,
+    sizes: Floats,
+) -> Tally:
+    """Read the rows once and return what :func:`afcl.kernels.tally` makes of them."""
+    if isinstance(rows, RowsInPlace):
+        return rows.tally(centers, bounds, scores, spreads, sizes)
+    work = partial(
+        tally,
+        centers=centers,
+        bounds=bounds,
+        scores=scores,
+        spreads=spreads,
+        sizes=sizes,
+    )
+    parts = rows.map(work)
+    whole = next(parts)
+    for more in parts:
+        for total, part in zip(whole, more, strict=True):
+            total += part
+    return whole

@@ -30,8 +30,12 @@ def plus_plus(X: Floats, k: int, rng: Uniform, weights: Floats | None = None) ->
     `n_local_trials=1`. Ends early when every row coincides with a pick.
     """
     mass = np.ones(X.shape[0]) if weights is None else weights
-    draws = np.array([rng.random() for _ in range(k)])
-    return kernels.plus_plus(np.ascontiguousarray(X), mass, draws)
+    return kernels.plus_plus(np.ascontiguousarray(X), mass, drawn(k, rng))
+
+
+def drawn(k: int, rng: Uniform) -> Floats:
+    """Return the numbers that k picks are drawn by."""
+    return np.array([rng.random() for _ in range(k)])
 
 
 def weighted_kmeans(

@@ -113,6 +113,10 @@ class AFCL(FederatedClusterer):
         Columns of frames whose levels have an order, and these from the lowest on, such
         as ``{"severity": ["mild", "moderate", "severe"]}``. Ordered categoricals of
         pandas have theirs by themselves.
+    device : str, default="auto"
+        `auto`: rows are worked on where they are, tensors on a GPU there. `cuda` (or
+        `cuda:1`) moves tables in memory there once; needs ``pip install 'afcl[gpu]'``.
+        See docs/how-to/gpu.md.
 
     Attributes
     ----------
@@ -229,6 +233,7 @@ class AFCL(FederatedClusterer):
         granularity: Literal["auto", "coarse", "fine"] = "auto",
         seeded_noise: bool = False,
         ordinal: Mapping[str, Sequence[str]] | None = None,
+        device: str = "auto",
     ) -> None:
         self.preset = preset
         self.n_seeds = n_seeds
@@ -258,6 +263,7 @@ class AFCL(FederatedClusterer):
         self.granularity = granularity
         self.seeded_noise = seeded_noise
         self.ordinal = ordinal
+        self.device = device
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:
         method, options, _ = resolve(self.get_params(deep=False))

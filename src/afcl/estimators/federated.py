@@ -38,6 +38,7 @@ from afcl.estimators.weights import weights_of, with_copies
 from afcl.exceptions import InputError, SmallClientsWarning
 from afcl.gaps import AVAILABLE, IMPUTE, KEEPING
 from afcl.methods.presets import at_default_level
+from afcl.runtime.arrays import AUTO, brought_back, in_place, moved
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.progress import progress
 from afcl.runtime.results import describe_features, describe_simulated
@@ -66,6 +67,8 @@ class FederatedClusterer(
     missing: Any
     #: Columns whose levels have an order, and these; None: none is declared.
     ordinal: Mapping[str, Sequence[Any]] | None = None
+    #: Where rows are worked on; `auto`: where they are.
+    device: str = AUTO
     max_rounds: int
     random_state: Any
     verbose: bool
@@ -190,7 +193,8 @@ class FederatedClusterer(
             Arrays, pandas or Polars frames, by the clients' names if these matter;
             frames are matched by column name, and their columns of texts are
             categories. Also tables that are kept elsewhere, such as
-            :class:`~afcl.runtime.cluster.ClusterTable`.
+            :class:`~afcl.runtime.cluster.ClusterTable`, and arrays on a GPU (PyTorch,
+            CuPy, JAX), which are worked on there.
 
         Returns
         -------
@@ -209,7 +213,7 @@ class FederatedClusterer(
     def _fit_tables(self, tables: Mapping[str, Any]) -> Self:
         """Cluster named tables; the roster also numbers who has none any more."""
         names = [name for name in self._roster if name in tables]
-        held: list[Any] = [tables[name] for name in names]
+        held: list[Any] = in_place([tables[name] for name in names])
         self._tables = dict(tables)
         self._embedding = embed(held, self._least(), ordinal=self.ordinal)
         if self._embedding is not None:
@@ -342,9 +346,12 @@ class FederatedClusterer(
         numbered, gone = self._numbered(tables, names)
         for note in too_small(spec, numbered, gone).values():
             warn_user(SmallClientsWarning(note))
+        placed = moved(numbered, self.device)
         with progress(self.max_rounds, self.verbose) as show:
             trace = Trace(show)
-            outcome = simulate(spec, numbered, schedule, trace=trace, gone=gone)
+            outcome = simulate(spec, placed, schedule, trace=trace, gone=gone)
+        if self.device != AUTO and all(isinstance(t, np.ndarray) for t in tables):
+            outcome = brought_back(outcome)
         if gone:
             here = [c for c in range(len(numbered)) if c not in gone]
             outcome = replace(outcome, labels=tuple(outcome.labels[c] for c in here))

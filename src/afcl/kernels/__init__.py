@@ -5,7 +5,7 @@ The two give the same bits (of wide tables as long as the work is small, see
 :mod:`.tiles`), so the choice is one of speed only: small problems run in
 NumPy and never wait for a compiler, large ones and the sequential passes run
 compiled. The environment variable ``AFCL_KERNELS`` (``auto``, ``reference`` or
-``native``) overrides the choice.
+``native``) overrides the choice. Where there is no Numba, all of it runs in NumPy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from types import ModuleType
 from typing import ParamSpec, TypeVar
 
@@ -73,7 +73,8 @@ def _either(
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         large = LARGE_SEQUENTIAL if sequential else LARGE
-        chosen = _native() if _is_large(work(*args, **kwargs), large) else module
+        is_large = _is_large(work(*args, **kwargs), large)
+        chosen = (_native() if is_large else None) or module
         kernel: Callable[P, R] = getattr(chosen, name)
         return kernel(*args, **kwargs)
 
@@ -93,10 +94,18 @@ def _is_large(work: int, large: int) -> bool:
     return choice == "native" or (choice == "auto" and work >= large)
 
 
-def _native() -> ModuleType:
-    """Return the compiled kernels, which are loaded late: Numba takes its time."""
-    from afcl.kernels import native
+@cache
+def _native() -> ModuleType | None:
+    """Return the compiled kernels, which are loaded late: Numba takes its time.
 
+    None where there is no Numba, as on a machine that was set up for a GPU alone.
+    """
+    try:
+        from afcl.kernels import native
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("numba", "llvmlite"):
+            raise
+        return None
     return native
 
 

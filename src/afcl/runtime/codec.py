@@ -288,6 +288,8 @@ def _checker(hint: Any) -> Fits:
     if hint is Any:
         return lambda value: True
     origin, arguments = get_origin(hint), get_args(hint)
+    if hasattr(origin, "__value__"):  # a named alias, as NumPy's arrays from 2.5 on
+        return _checker(origin.__value__)
     if origin in (Union, UnionType):
         choices = [_checker(argument) for argument in arguments]
         return lambda value: any(fits(value) for fits in choices)

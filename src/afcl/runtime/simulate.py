@@ -13,7 +13,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.cells import offsets_of
 from afcl.core.protocol import AnyMethod, Clustering
-from afcl.core.rows import Rows, Source
+from afcl.core.rows import Rows, RowsInPlace, Source
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError
 from afcl.gaps import IMPUTE, KEEPING, has_gaps, speaking
@@ -89,6 +89,27 @@ class LabelParts:
         """Return a lazy collection of the rows' own kind; this, if they have none."""
         own = getattr(self.rows, "labels", None)
         return self if own is None else own(self.work)
+
+
+@dataclass(frozen=True)
+class LabelsInPlace(LabelParts):
+    """The labels of rows that answer where they are: there, too.
+
+    Attributes
+    ----------
+    held
+        An array beside the rows.
+    """
+
+    rows: RowsInPlace
+    held: Any = None
+
+    def __iter__(self) -> Iterator[Ints]:
+        return self.rows.told(self.held)
+
+    def collection(self) -> Any:
+        """Return the array beside the rows."""
+        return self.held
 
 
 #: One client's labels.
@@ -328,6 +349,9 @@ def _labels(
     work = partial(method.label, clustering, memory=site.memory, client=client)
     if isinstance(site.rows, np.ndarray):
         return buffer.filled(rows.map(work))
+    if isinstance(rows, RowsInPlace) and clustering.centers is not None:
+        held, sizes = rows.nearest(clustering.centers)
+        return LabelsInPlace(sizes, rows, work, held)
     sizes = np.zeros(clustering.k, dtype=np.int64)
     for part in rows.map(partial(_count, work, clustering.k)):
         sizes += part
@@ -366,6 +390,9 @@ def _ranked(labels: Labels, order: Ints, rank: Ints) -> Labels:
     if not isinstance(labels, LabelParts):
         return labels
     work = partial(_rank_part, labels.work, rank)
+    if isinstance(labels, LabelsInPlace):
+        held = labels.rows.renamed(labels.held, rank)
+        return LabelsInPlace(labels.sizes[order], labels.rows, work, held)
     return LabelParts(labels.sizes[order], labels.rows, work)
 
 

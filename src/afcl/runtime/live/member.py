@@ -35,6 +35,7 @@ from afcl.privacy.files import alone, kept_secret
 from afcl.privacy.ledger import DataSet, Ledger
 from afcl.privacy.levels import PLAIN, parse_level
 from afcl.runtime.agreement import quoted
+from afcl.runtime.arrays import moved
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.answers import remember, remembered
 from afcl.runtime.live.declining import (
@@ -155,7 +156,8 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     if not method.disclosure(parameters).once:
         views.note("rows")
     secret = kept_secret(folder / SECRET)
-    site = Site(given.rows, given.columns, secret, views, member.gaps)
+    (rows,) = moved([given.rows], member.device)
+    site = Site(rows, given.columns, secret, views, member.gaps)
     site.memory = _memory(folder)
     reply = site.answer(request)
     note_answer(folder, joined, asked, reply)

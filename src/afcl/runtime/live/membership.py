@@ -73,8 +73,9 @@ class Membership:
     dataset, changed
         What its rows are called from run to run (by default by their place and
         columns), and whether they may have changed since the last one.
-    stream
-        Whether its rows stay in their files; None: if they are many.
+    stream, device
+        Whether its rows stay in their files; None: if they are many. Where they are
+        worked on; `auto`: in main memory.
     run, fingerprint, rows, state, reason
         The run it takes part in, its rows as they were then (in their order, and in
         any), and where it stands.
@@ -129,6 +130,7 @@ class Membership:
     dataset: str = ""
     changed: bool = False
     stream: bool | None = None
+    device: str = "auto"
     run: str = ""
     fingerprint: str = ""
     rows: str = ""

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One reading of the rows of a CUDA tensor: nearest centres, sums and silhouettes.
+
+A program takes tile after tile of rows. Centres are gone through in blocks, each of two
+halves; of every row and every place in a half the least is kept over all blocks, with
+the number of its block in the last bits, so that nothing of size n x k exists and lines
+are reduced once. The tensor cores multiply float32 as three products of float16 parts;
+the two centres of the nearest pair are then compared by differences, in float32. Of up
+to eight columns all distances are computed so. It is
+comparisons that such a pass is slow by, and pairs halve them. Sums go to copies that
+all programs share, around each row's own centre; silhouettes are added up in whole
+multiples of 2^-20.
+"""
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+#: Farther than any row is from any centre.
+FAR = tl.constexpr(1e30)
+
+
+@triton.jit
+def product(upper, lower, other_upper, other_lower):
+    """Multiply float32 matrices that are given as two float16 parts."""
+    rest = tl.dot(lower, other_upper, tl.dot(upper, other_lower))
+    return tl.dot(upper, other_upper, rest)
+
+
+@triton.jit
+def by_differences(
+    rows, at, held, stride, box, across, first, within,
+    D: tl.constexpr, DP: tl.constexpr, KP: tl.constexpr,
+):  # fmt: skip
+    """Return squared distances of narrow rows, column by column."""
+    total = tl.zeros([at.shape[0], within.shape[0]], tl.float32)
+    for column in tl.static_range(D):
+        x = tl.load(rows + at * stride + column, mask=held, other=0.0)
+        x = (x - tl.load(box + column)) * tl.load(box + DP + column)
+        x -= tl.load(box + 2 * DP + column)
+        spots = tl.load(across + column * KP + first + within)
+        gap = x[:, None] - spots[None, :]
+        total += gap * gap
+    return total
+
+
+@triton.jit
+def marked(a, b, block, MASK: tl.constexpr):
+    """Return the lesser of each pair, with the block's number in its last bits."""
+    least = tl.minimum(a, b)
+    if MASK > 0:
+        bits = least.to(tl.int32, bitcast=True)
+        least = ((bits & ~MASK) | block).to(tl.float32, bitcast=True)
+    return least
+
+
+@triton.jit
+def last_bit(values, bit):
+    """Return numbers with this as their last bit."""
+    bits = values.to(tl.int32, bitcast=True)
+    return ((bits & ~1) | bit).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def twentieths(values):
+    """Return numbers from -1 to 1 as whole multiples of 2^-20, without a conversion."""
+    return (values + 12.0).to(tl.int32, bitcast=True) - 0x41400000
+
+
+@triton.jit
+def two_least(best, later, within, HALF: tl.constexpr, MASK: tl.constexpr):
+    """Return the least of every line, the number of its pair, and the next."""
+    least = tl.min(best, 1)
+    at = tl.min(tl.where(best == least[:, None], within[None, :], HALF), 1)
+    rest = tl.min(tl.where(within[None, :] == at[:, None], later, best), 1)
+    block = least.to(tl.int32, bitcast=True) & MASK
+    return least, block * HALF + at, rest
+
+
+@triton.jit
+def gaps(x, spots, label, column, DP: tl.constexpr):
+    """Return how far every row is from one of the centres, column by column."""
+    return x - tl.load(spots + label[:, None] * DP + column[None, :])
+
+
+@triton.jit
+def pass_kernel(
+    rows, n, stride, box, centers, across, turned, norms, about, axes, nest, seeds,
+    counts, firsts, seconds, squares, totals, slabs, labels,
+    n_blocks, most_inside, n_copies,
+    D: tl.constexpr, DP: tl.constexpr, KP: tl.constexpr, HALF: tl.constexpr,
+    BLOCK: tl.constexpr, SCORE: tl.constexpr, SLABS: tl.constexpr,
+    NESTED: tl.constexpr, SQUARES: tl.constexpr, SUMS: tl.constexpr,
+    LABELS: tl.constexpr, MASK: tl.constexpr, N_CELLS: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """Add up what a set of centres makes of the rows; see :mod:`.passes`."""
+    SINGLE: tl.constexpr = KP == 2 * HALF
+    NARROW: tl.constexpr = D <= 8
+    column = tl.arange(0, DP)
+    real = column < D
+    low = tl.load(box + column, mask=real, other=0.0)
+    inverse = tl.load(box + DP + column, mask=real, other=0.0)
+    middle = tl.load(box + 2 * DP + column, mask=real, other=0.0)
+    within = tl.arange(0, HALF)
+    at_a = column[:, None] * KP + within[None, :]
+    if SINGLE:
+        upper_a, lower_a = tl.load(turned + at_a), tl.load(turned + DP * KP + at_a)
+        upper_b = tl.load(turned + at_a + HALF)
+        lower_b = tl.load(turned + DP * KP + at_a + HALF)
+        norm_a, norm_b = tl.load(norms + within), tl.load(norms + HALF + within)
+        if SCORE > 1:
+            both_a = norm_a + tl.load(about + within)
+            both_b = norm_b + tl.load(about + HALF + within)
+    if SLABS:
+        every = tl.arange(0, KP)
+        at_axes = column[:, None] * KP + every[None, :]
+        axis_upper = tl.load(axes + at_axes)
+        axis_lower = tl.load(axes + DP * KP + at_axes)
+        axis_start = tl.load(about + 2 * KP + every)
+        partner = tl.load(about + 3 * KP + every).to(tl.int32)
+        slabs_here = tl.zeros([BLOCK, KP], tl.int32)
+    if SCORE > 0:
+        simplified_here = tl.zeros([BLOCK], tl.int32)
+    if SCORE > 1:
+        moment_here = tl.zeros([BLOCK], tl.int32)
+    for tile in tl.range(
+        tl.program_id(0), tl.cdiv(n, BLOCK), tl.num_programs(0), num_stages=1
+    ):
+        place = tile * BLOCK + tl.arange(0, BLOCK)
+        held = place < n
+        inside = held[:, None] & real[None, :]
+        long = place.to(tl.int64)
+        at_rows = long[:, None] * stride + column[None, :]
+        x = tl.load(rows + at_rows, mask=inside, other=0.0)
+        x = (x - low[None, :]) * inverse[None, :] - middle[None, :]
+        x = tl.where(inside, x, 0.0)
+        upper = x.to(tl.float16)
+        lower = (x - upper.to(tl.float32)).to(tl.float16)
+        if SINGLE:
+            if NARROW:
+                dot_a = by_differences(
+                    rows, long, held, stride, box, across, 0, within, D, DP, KP
+                )
+                dot_b = by_differences(
+                    rows, long, held, stride, box, across, HALF, within, D, DP, KP
+                )
+            else:
+                dot_a = product(upper, lower, upper_a, lower_a)
+                dot_b = product(upper, lower, upper_b, lower_b)
+            far_a, far_b = dot_a + norm_a[None, :], dot_b + norm_b[None, :]
+            best = tl.minimum(last_bit(far_a, 0), last_bit(far_b, 1))
+            later = tl.maximum(far_a, far_b)
+            least, pair, rest = two_least(best, later, within, HALF, 0)
+            is_b = (least.to(tl.int32, bitcast=True) & 1) > 0
+            label = tl.where(is_b, pair + HALF, pair)
+            if SCORE > 1:
+                out_a, out_b = dot_a + both_a[None, :], dot_b + both_b[None, :]
+                mine = within[None, :] == pair[:, None]
+                others = tl.where(is_b[:, None], out_a, out_b)
+                others = tl.where(mine, others, tl.minimum(out_a, out_b))
+                outside = tl.min(others, 1)
+            gap = gaps(x, centers, label, column, DP)
+            near = tl.sum(gap * gap, 1)
+        else:
+            best = tl.full([BLOCK, HALF], FAR, tl.float32)
+            later, out, out_later = best, best, best
+            for block in tl.range(0, n_blocks, num_stages=STAGES):
+                here = block * 2 * HALF
+                at = at_a + here
+                upper_a = tl.load(turned + at)
+                lower_a = tl.load(turned + DP * KP + at)
+                upper_b = tl.load(turned + at + HALF)
+                lower_b = tl.load(turned + DP * KP + at + HALF)
+                norm_a = tl.load(norms + here + within)[None, :]
+                norm_b = tl.load(norms + here + HALF + within)[None, :]
+                if NARROW:
+                    dot_a = by_differences(
+                        rows, long, held, stride, box, across, here, within, D, DP, KP
+                    )
+                    dot_b = by_differences(
+                        rows, long, held, stride, box, across, here + HALF, within,
+                        D, DP, KP,
+                    )  # fmt: skip
+                else:
+                    dot_a = product(upper, lower, upper_a, lower_a)
+                    dot_b = product(upper, lower, upper_b, lower_b)
+                far = marked(dot_a + norm_a, dot_b + norm_b, block, MASK)
+                if SCORE > 0:
+                    later = tl.minimum(later, tl.maximum(best, far))
+                best = tl.minimum(best, far)
+                if SCORE > 1:
+                    norm_a += tl.load(about + here + within)[None, :]
+                    norm_b += tl.load(about + here + HALF + within)[None, :]
+                    wide = marked(dot_a + norm_a, dot_b + norm_b, block, MASK)
+                    out_later = tl.minimum(out_later, tl.maximum(out, wide))
+                    out = tl.minimum(out, wide)
+            least, pair, rest = two_least(best, later, within, HALF, MASK)
+            # The two centres of the nearest pair, by differences.
+            label = (pair // HALF) * (2 * HALF) + pair % HALF
+            gap = gaps(x, centers, label, column, DP)
+            gap_b = gaps(x, centers, label + HALF, column, DP)
+            near, beside = tl.sum(gap * gap, 1), tl.sum(gap_b * gap_b, 1)
+            is_b = beside < near
+            mate = tl.where(is_b, label, label + HALF)
+            label = tl.where(is_b, label + HALF, label)
+            near, beside = tl.minimum(near, beside), tl.maximum(near, beside)
+            gap = tl.where(is_b[:, None], gap_b, gap)
+        if NESTED:
+            group = tl.load(nest + label)
+            start = tl.load(nest + KP + group)
+            last = tl.load(nest + 2 * KP + group)
+            near = tl.full([BLOCK], FAR, tl.float32)
+            label = start
+            for step in tl.range(0, most_inside, num_stages=1):
+                seed = tl.minimum(start + step, last - 1)
+                gap_b = gaps(x, seeds, seed, column, DP)
+                beside = tl.sum(gap_b * gap_b, 1)
+                label = tl.where(beside < near, seed, label)
+                near = tl.minimum(near, beside)
+            gap = gaps(x, seeds, label, column, DP)
+        if LABELS:
+            tl.store(labels + place, label, mask=held)
+        if SUMS:
+            mine_at = N_CELLS * (tl.program_id(0) % n_copies) + label
+            one = held.to(tl.float32)
+            tl.atomic_add(counts + mine_at, one, mask=held, sem="relaxed")
+            tl.atomic_add(seconds + mine_at, near, mask=held, sem="relaxed")
+            cells = mine_at[:, None] * D + column[None, :]
+            tl.atomic_add(firsts + cells, gap, mask=inside, sem="relaxed")
+            if SQUARES:
+                tl.atomic_add(squares + cells, gap * gap, mask=inside, sem="relaxed")
+        if SCORE > 0:
+            square = tl.sum(x * x, 1)
+            if NARROW:
+                square = square * 0.0
+            second = rest + square
+            if not SINGLE:
+                second = tl.minimum(beside, second)
+            second = tl.maximum(second, near)
+            ratio = near / tl.where(second > 0, second, 1.0)
+            value = tl.where((second > 0) & held, 1.0 - tl.sqrt(ratio), 0.0)
+            simplified_here += twentieths(value)
+        if SCORE > 1:
+            size = tl.load(about + KP + label)  # n / (n - 1); 0: a cluster of one
+            inside_own = (near + tl.load(about + label)) * size
+            if SINGLE:
+                outside += square
+            else:
+                least, out_pair, out_rest = two_least(
+                    out, out_later, within, HALF, MASK
+                )
+                beside += tl.load(about + mate)
+                outside = tl.minimum(beside, out_rest + square)
+                outside = tl.where(out_pair == pair, outside, least + square)
+            larger = tl.maximum(inside_own, outside)
+            usable = (larger > 0) & (size > 0) & held
+            less = tl.maximum(tl.minimum(inside_own, outside), 0.0)
+            root = tl.sqrt(less / tl.where(usable, larger, 1.0))
+            contrast = tl.where(outside >= inside_own, 1.0 - root, root - 1.0)
+            moment_here += twentieths(tl.where(usable, contrast, 0.0))
+        if SLABS:
+            along = product(upper, lower, axis_upper, axis_lower) + axis_start[None, :]
+            whose = label[:, None]
+            counted = (whose == partner[None, :]) | (whose == every[None, :])
+            which = tl.where(tl.abs(along) <= 0.2, 1, 0)
+            which = tl.where(tl.abs(along + 1.0) <= 0.2, 1 << 10, which)
+            which = tl.where(tl.abs(along - 1.0) <= 0.2, 1 << 20, which)
+            slabs_here += tl.where(counted & held[:, None], which, 0)
+    if SCORE > 0:
+        total = tl.sum(simplified_here.to(tl.float64), 0) / (1 << 20)
+        tl.atomic_add(totals, total, sem="relaxed")
+    if SCORE > 1:
+        total = tl.sum(moment_here.to(tl.float64), 0) / (1 << 20)
+        tl.atomic_add(totals + 1, total, sem="relaxed")
+    if SLABS:
+        for slab in tl.static_range(3):
+            found = tl.sum((slabs_here >> (10 * slab)) & 1023, 0)
+            tl.atomic_add(slabs + every * 3 + slab, found, sem="relaxed")
