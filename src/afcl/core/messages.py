@@ -21,6 +21,7 @@ import numpy as np
 
 from afcl._typing import AnyArray, ClientId, Floats, Ints
 from afcl.exceptions import RejectedMessage
+from afcl.kernels import assign
 from afcl.scale import Box, Ranges
 
 UNSTAMPED: ClientId = -1
@@ -90,6 +91,31 @@ class Cells:
         if self.offsets is None:
             return np.array([len(self)])
         return np.diff(self.offsets)
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where clusters are that need not be round: a row is of the nearest one's.
+
+    Reveals to every client positions and their clusters, no counts: means of at least
+    `min_cell` rows of two clients or more, and seeds, which it knows already; see
+    :func:`afcl.core.shapes.places_of`.
+    """
+
+    means: Floats
+    labels: Ints
+
+    def __post_init__(self) -> None:
+        refuse_unless(
+            self.means.ndim == 2 and self.labels.shape == self.means.shape[:1],
+            "places need a label each",
+        )
+
+    def label(self, X: Floats) -> Ints:
+        """Return the cluster of every row."""
+        found: Ints = self.labels[assign(X, self.means)[0]]
+        return found
 
 
 @payload

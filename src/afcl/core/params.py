@@ -19,6 +19,11 @@ MOST_PER_ROOT = 1e6
 MOST_SEEDS = 256
 #: Which of several believable levels is the answer.
 GRANULARITIES = ("coarse", "auto", "fine")
+#: What clusters may look like: round, whatever hangs together, or whichever of the two
+#: is seen in the cells.
+SHAPES = (CONVEX, CONNECTED, AUTOMATIC) = ("convex", "connected", "auto")
+#: The shape where nobody names one.
+SHAPE = CONVEX
 #: Fewer remembered cells than this would not show clusters.
 LEAST_CELLS = 1024
 
@@ -90,6 +95,9 @@ class DefaultParams:
     granularity
         Which of the levels that can be believed is the answer: the rule's (`auto`), the
         one with the fewest (`coarse`) or the most (`fine`) clusters.
+    shape
+        What clusters may look like: `convex`, `connected`, or `auto`, connected where
+        that is seen to be better; see :mod:`core.connected`.
     """
 
     n_seeds: int | None = None
@@ -109,6 +117,7 @@ class DefaultParams:
     max_cells: int = 1 << 20
     allow_one: bool = True
     granularity: str = "auto"
+    shape: str = SHAPE
 
     def __post_init__(self) -> None:
         _require_auto_or_one("n_seeds", self.n_seeds)
@@ -141,6 +150,10 @@ class DefaultParams:
             self.granularity in GRANULARITIES,
             f"granularity must be one of {', '.join(GRANULARITIES)}, not "
             f"{self.granularity!r}",
+        )
+        _require(
+            self.shape in SHAPES,
+            f"shape must be one of {', '.join(SHAPES)}, not {self.shape!r}",
         )
         _require(
             0 < self.cells_per_root <= MOST_PER_ROOT,

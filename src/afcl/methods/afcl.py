@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afcl._typing import ClientId, Floats
+from afcl._typing import ClientId, Floats, Ints
 from afcl.core import cohorts, server
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Batch, Broadcast, Hello, Update
@@ -196,6 +196,14 @@ class Afcl(Method[DefaultParams, State]):
         """Return the best level, and the whole path."""
         answer: Clustering = _server(state).result(state)
         return answer
+
+    def label(
+        self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
+    ) -> Ints:
+        """Label rows by the nearest centre, or place where clusters are not round."""
+        if clustering.places is not None:
+            return clustering.places.label(X)
+        return super().label(clustering, X, memory, client)
 
     def progress(self, state: State) -> Diagnostics:
         """Numbers worth showing."""
