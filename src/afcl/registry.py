@@ -121,6 +121,12 @@ INDICES = {
     )
 }
 
+#: What clusters may look like: round, whatever hangs together, or whichever of the two
+#: is seen.
+SHAPES = (CONVEX, CONNECTED, _) = ("convex", "connected", "auto")
+#: What is looked for where nobody says so.
+SHAPE = CONVEX
+
 #: The rule that chooses k by several indices; no index may be called so.
 AUTO = "auto"
 

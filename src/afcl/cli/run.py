@@ -21,6 +21,7 @@ from afcl.cli.settings import (
     Holders,
     Seed,
     SeededNoise,
+    Shape,
     Stream,
     bounds,
     scale_of,
@@ -46,7 +47,7 @@ from afcl.cli.words import in_words
 from afcl.durable import disk_trouble
 from afcl.exceptions import Stopped
 from afcl.occupied import occupied
-from afcl.registry import criteria, ways_to_write
+from afcl.registry import CONVEX, SHAPE, criteria, ways_to_write
 
 if TYPE_CHECKING:
     from afcl.core.protocol import AnyMethod
@@ -150,6 +151,7 @@ def run(
     criterion: Criterion = None,
     allow_one: AtLeastTwo = None,
     granularity: Granularity = None,
+    shape: Shape = None,
     seeded_noise: SeededNoise = None,
     contacts: Contacts = None,
     max_rounds: Rounds = None,
@@ -161,7 +163,8 @@ def run(
 ) -> None:
     """Cluster the rows of several sites together, without pooling them.
 
-    Writes result.json, centers.csv, path.csv, labels/SITE.csv and trace.jsonl.
+    Writes result.json, centers.csv, path.csv, labels/SITE.csv and trace.jsonl; of
+    clusters that are not round also cells.csv.
 
     The same command after an interruption continues where it stopped.
     """
@@ -371,6 +374,8 @@ def chosen_method(chosen: dict[str, Any]) -> tuple[AnyMethod, dict[str, Any], st
         return resolve(chosen)
     if chosen["preset"] != "default" or chosen["privacy"] is not None:
         raise InputError("--preset and --privacy belong to AFCL: leave out --method")
+    if chosen["shape"] not in (CONVEX, SHAPE):
+        raise InputError("--shape belongs to AFCL: leave it out, or --method")
     known = chosen["n_clusters"] is not None
     options = {"n_clusters": chosen["n_clusters"]} if known else {}
     return get_method(chosen["method"]), options, "rival"

@@ -18,9 +18,10 @@ import numpy as np
 from afcl._typing import Bools, Floats, Ints
 from afcl.core.condense import condense_cells
 from afcl.core.messages import Cells
-from afcl.core.params import CONNECTED, CONVEX, DefaultParams
+from afcl.core.params import DefaultParams
 from afcl.core.protocol import Merge, PathLevel
 from afcl.kernels import assign, squared_distances
+from afcl.registry import CONNECTED, CONVEX
 
 #: Cells that are worked on, at most,
 MOST = 1000
@@ -211,7 +212,7 @@ def _labels(merges: tuple[Merge, ...], m: int, k: int) -> Ints:
 
 def _level(labels: Ints, k: int, counts: Ints, paths: list[Floats]) -> ConnectedLevel:
     """Return a scored level, clusters by rows."""
-    sizes = np.bincount(labels, counts.astype(np.float64), minlength=k)
+    sizes = np.bincount(labels, counts, minlength=k).astype(np.float64)
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(k)
@@ -236,12 +237,12 @@ def _paths(squares: Floats, spreads: Floats) -> list[Floats]:
     found = []
     for power in POWERS:
         ways = np.where(near, steps**power, np.inf)
-        np.fill_diagonal(ways, spreads ** (power / 2))
+        np.fill_diagonal(ways, 0.0)
+        via = np.empty_like(ways)
         for middle in range(m):
-            via = ways[:, middle, None] + ways[middle]
-            via[middle], via[:, middle] = np.inf, np.inf
-            np.fill_diagonal(via, np.inf)
+            np.add(ways[:, middle, None], ways[middle], out=via)
             np.minimum(ways, via, out=ways)
+        np.fill_diagonal(ways, spreads ** (power / 2))
         found.append(ways)
     return found
 

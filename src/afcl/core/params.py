@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from afcl.core.tasks import Threshold
 from afcl.exceptions import InputError
-from afcl.registry import LEVELS, PrivacyLevel, criteria
+from afcl.registry import LEVELS, SHAPE, SHAPES, PrivacyLevel, criteria
 
 #: More cells per square root of rows than any client has.
 MOST_PER_ROOT = 1e6
@@ -19,11 +19,6 @@ MOST_PER_ROOT = 1e6
 MOST_SEEDS = 256
 #: Which of several believable levels is the answer.
 GRANULARITIES = ("coarse", "auto", "fine")
-#: What clusters may look like: round, whatever hangs together, or whichever of the two
-#: is seen in the cells.
-SHAPES = (CONVEX, CONNECTED, AUTOMATIC) = ("convex", "connected", "auto")
-#: The shape where nobody names one.
-SHAPE = CONVEX
 #: Fewer remembered cells than this would not show clusters.
 LEAST_CELLS = 1024
 

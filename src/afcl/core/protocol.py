@@ -188,6 +188,11 @@ class Clustering:
         """Number of clusters."""
         return int(self.sizes.shape[0])
 
+    @property
+    def landmarks(self) -> Floats | None:
+        """What a row is labelled by the nearest of: places, or centres."""
+        return self.centers if self.places is None else self.places.means
+
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
@@ -253,6 +258,10 @@ class Method(Protocol[ParamsT, StateT]):
     def parameters(self, **options: Any) -> ParamsT:
         """Validate keyword options and return frozen parameters."""
         ...
+
+    def told(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options that clients are told; others concern the server alone."""
+        return options
 
     def settle(self, params: ParamsT, n_rows: int) -> ParamsT:
         """Fix what depends on the number of rows, once that is agreed."""

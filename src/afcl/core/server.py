@@ -31,11 +31,11 @@ from afcl.core.messages import (
     Update,
     refuse_unless,
 )
-from afcl.core.params import CONVEX
 from afcl.core.protocol import Clustering, Diagnostics, PathLevel, Trust, server_rng
 from afcl.core.shapes import SEVERAL, believed, path_of, places_of
 from afcl.core.state import ServerState
 from afcl.core.trust import judged
+from afcl.registry import CONVEX
 
 #: Bytes by which a hello is known again.
 DIGEST = 16

@@ -19,10 +19,11 @@ from afcl.core.condense import condense_cells
 from afcl.core.connected import Connected, ConnectedLevel, connected
 from afcl.core.indices import Partition, scores_of
 from afcl.core.messages import Cells, Places
-from afcl.core.params import CONNECTED, DefaultParams
-from afcl.core.protocol import PathLevel, Trust
+from afcl.core.params import DefaultParams
+from afcl.core.protocol import Clustering, PathLevel, Trust
 from afcl.core.stability import recovered, resampled
 from afcl.kernels import assign, squared_distances
+from afcl.registry import CONNECTED, CONVEX
 
 #: What the index of connected levels is called, beside those of every level.
 INDEX = "connected"
@@ -67,6 +68,36 @@ def _contrast(inside: Floats, outside: Floats) -> Floats:
     larger = np.maximum(np.maximum(inside, outside), np.finfo(float).tiny)
     found: Floats = (outside - inside) / larger
     return found
+
+
+def described(clustering: Clustering, asked: str | None) -> dict[str, str] | None:
+    """Say what clusters look like, and why; `asked` is what was asked for.
+
+    None where nothing was, and clusters are round.
+    """
+    if clustering.connected is not None:
+        return {"name": CONNECTED, "reason": clustering.connected.reason}
+    if asked is None:
+        return None
+    reason = {
+        CONVEX: "round clusters were asked for",
+        CONNECTED: "there are too few cells to see what hangs together",
+    }.get(
+        asked, "nothing that hangs together was seen to be better than round clusters"
+    )
+    if clustering.k == 1 and asked != CONVEX:
+        reason = "nothing parts the rows"
+    return {"name": CONVEX, "reason": reason}
+
+
+def renamed(found: Connected, rank: Ints, sizes: Floats) -> Connected:
+    """Return the same with other numbers of the answer's clusters, of these sizes."""
+    k, levels = rank.shape[0], []
+    for level in found.levels:
+        if level.k == k:
+            level = replace(level, labels=rank[level.labels], sizes=sizes)
+        levels.append(level)
+    return replace(found, labels=rank[found.labels], levels=tuple(levels))
 
 
 # ------------------------------------------------------------------ trust

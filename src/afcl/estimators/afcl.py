@@ -12,6 +12,7 @@ from afcl.estimators.told import warn_user
 from afcl.exceptions import PrivacyWarning, SmallClientsWarning
 from afcl.methods.presets import resolve
 from afcl.privacy import EXACT_WARNING, too_fine, too_small
+from afcl.registry import SHAPE
 
 
 class AFCL(FederatedClusterer):
@@ -80,6 +81,10 @@ class AFCL(FederatedClusterer):
         Which of several believable k (`levels_`) is the answer: the best one, the
         smallest or the largest; default preset only.
         See docs/how-to/number-of-clusters.md.
+    shape : {"convex", "connected", "auto"}
+        What clusters may look like: round ones; whatever hangs together, such as rings
+        and chains; or that where it is seen in what the clients said. Default preset
+        only. See docs/how-to/shapes.md.
     seeded_noise : bool
         Whether the noise of `dp` follows from `random_state` too, so that a simulation
         can be repeated; then it guarantees nothing. By default it comes from the
@@ -142,6 +147,7 @@ class AFCL(FederatedClusterer):
         max_cells: int = 1 << 20,
         allow_one: bool = True,
         granularity: str = "auto",
+        shape: str = SHAPE,
         seeded_noise: bool = False,
         ordinal: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
@@ -171,6 +177,7 @@ class AFCL(FederatedClusterer):
         self.max_cells = max_cells
         self.allow_one = allow_one
         self.granularity = granularity
+        self.shape = shape
         self.seeded_noise = seeded_noise
         self.ordinal = ordinal
 

@@ -21,7 +21,7 @@ from afcl.core.lineage import Answered
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.data.features import Embedding
 from afcl.data.mixed import has_texts, rows_of
-from afcl.estimators import storage, trust
+from afcl.estimators import shape, storage, trust
 from afcl.estimators.answers import NumberedAnswers
 from afcl.estimators.clients import Table, aligned, is_source
 from afcl.estimators.kpath import KPath
@@ -43,7 +43,6 @@ from afcl.estimators.rows import (
 from afcl.estimators.told import warn_user
 from afcl.exceptions import InputError, SmallClientsWarning
 from afcl.gaps import AVAILABLE, IMPUTE, KEEPING
-from afcl.kernels import assign
 from afcl.methods.presets import at_default_level
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import as_schedule
@@ -88,6 +87,16 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         How much of every cluster comes back on average, 0 to 1.
     levels_ : ndarray of int
         Every k that can be believed, the answer's own among them.
+    shape_ : dict or None
+        What the clusters look like: `name` is "convex" or "connected", `reason` says
+        why. None where the method knows no shapes.
+    cells_ : dict or None
+        Of connected clusters, the cells they consist of: `means`, in the units of the
+        data, and `rows`. None of convex ones, as are the next two.
+    cell_labels_ : ndarray of shape (n_cells,) or None
+        The cluster of every cell.
+    cell_sparse_ : ndarray of bool of shape (n_cells,) or None
+        Which cells are much sparser than their cluster: rows there may be outliers.
     n_rounds_, upload_bytes_ : int
         Rounds the run took, and bytes all clients sent up.
     privacy_ : str or None
@@ -125,6 +134,10 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
     k_confidences_: dict[int, float]
     cluster_stability_: Floats
     levels_: Ints
+    shape_: dict[str, Any] | None
+    cells_: dict[str, Any] | None
+    cell_labels_: Ints | None
+    cell_sparse_: Any
     _fit_rows: list[Floats] | None
     _embedding: Embedding | None = None
 
@@ -138,6 +151,13 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
     def _noise_is_seeded(self) -> bool:
         """Whether noise follows from `random_state`, as everything else does."""
         return True
+
+    def _shape(self) -> str | None:
+        """Return the shape of clusters that was asked for, None: there is one only."""
+        asked = self.get_params(deep=False)
+        return (
+            asked.get("shape") if asked.get("preset", "default") == "default" else None
+        )
 
     def _doubts(self, sizes: list[int], clustering: Clustering) -> list[Warning]:
         """Say what the user should know of the answer; clients have these `sizes`."""
@@ -395,6 +415,7 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
             None if clustering.centers is None else box.unscale(clustering.centers)
         )
         self.path_ = KPath.of(clustering.path, box)
+        self.__dict__.update(shape.attributes(clustering, box, self._shape()))
 
     # ------------------------------------------------------------------ using
 
@@ -416,7 +437,7 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         rows, kept = self._new_rows(X)
         labels = np.full(rows.shape[0], -1, dtype=np.int64)
         method, _ = self._method()
-        scaled = without_gaps(self._box.scale(rows[kept]), self._raw.centers)
+        scaled = without_gaps(self._box.scale(rows[kept]), self._raw.landmarks)
         labels[kept] = self._rank[method.label(self._raw, scaled, None, None)]
         return labels
 
@@ -439,7 +460,8 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            Nearest centre of the path's level k.
+            Nearest centre of the path's level k; where clusters are not round, the
+            cluster of that level at the nearest place.
         """
         check_is_fitted(self, "n_clusters_")
         levels = {level.k: level for level in self._clustering.path}
@@ -451,9 +473,9 @@ class FederatedClusterer(NumberedAnswers, ClusterMixin, BaseEstimator):
         given = np.concatenate(self._fit_rows or ()) if X is None else X
         rows, kept = self._new_rows(given)
         labels = np.full(rows.shape[0], -1, dtype=np.int64)
-        centers = levels[k].centers
-        scaled = without_gaps(self._box.scale(rows[kept]), centers)
-        labels[kept] = assign(scaled, centers)[0]
+        places = shape.places_at(self._clustering, levels[k])
+        scaled = without_gaps(self._box.scale(rows[kept]), places.means)
+        labels[kept] = places.label(scaled)
         return labels
 
     # ------------------------------------------------------------------ keeping
