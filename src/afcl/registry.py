@@ -127,6 +127,9 @@ SHAPES = (CONVEX, CONNECTED, _) = ("convex", "connected", "auto")
 #: What is looked for where nobody says so.
 SHAPE = CONVEX
 
+#: Indices of levels that only connected clusters have, and what people read of them.
+OF_CONNECTED = {CONNECTED: "silhouette over paths"}
+
 #: The rule that chooses k by several indices; no index may be called so.
 AUTO = "auto"
 

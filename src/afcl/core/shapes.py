@@ -25,8 +25,6 @@ from afcl.core.stability import recovered, resampled
 from afcl.kernels import assign, squared_distances
 from afcl.registry import CONNECTED, CONVEX
 
-#: What the index of connected levels is called, beside those of every level.
-INDEX = "connected"
 #: Stands for the owner of a cell that tells of several sites.
 SEVERAL = -1
 #: Resamples of the cells, and how many cells these have.
@@ -42,7 +40,7 @@ def _as_level(cells: Cells, level: ConnectedLevel) -> PathLevel:
     counts, means, scatters = pool(cells, level.labels, level.k)
     silhouettes = _silhouettes(cells, level.labels, counts, means, scatters)
     scores = scores_of(Partition(counts, means, scatters, *silhouettes))
-    scores[INDEX] = level.score
+    scores[CONNECTED] = level.score
     return PathLevel(level.k, means, counts, scores)
 
 
