@@ -94,6 +94,7 @@ def _check_what_was_told(engine, clustering):
     told = [end.answer.places for end in ends if isinstance(end, Finish)]
     assert len(told) == 4
     for places in told:
+        assert places is not None
         assert np.array_equal(places.means, clustering.places.means)
         assert len(places.labels) <= len(found.cells)
 

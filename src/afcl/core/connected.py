@@ -196,8 +196,6 @@ def _genie(distances: Floats, counts: Ints) -> tuple[Merge, ...]:
 def _gini(sizes: Floats) -> float:
     """Return the inequality of sizes, 0 (all alike) to 1."""
     n = sizes.shape[0]
-    if n < 2:
-        return 0.0
     ranks = 2 * np.arange(1, n + 1) - n - 1
     return float((ranks * np.sort(sizes)).sum() / ((n - 1) * sizes.sum()))
 

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells that hang together: small cases by hand, and what must not matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from afcl.core.connected import FEWEST, Connected, connected
+from afcl.core.messages import Cells
+from afcl.core.params import DefaultParams
+from afcl.core.protocol import PathLevel
+
+ASKED = DefaultParams(shape="connected")
+AUTO = DefaultParams(shape="auto")
+
+
+def cells_at(points, count=6, scatter=0.0):
+    """Return equal cells at these places."""
+    means = np.asarray(points, dtype=float)
+    n = means.shape[0]
+    return Cells(np.full(n, count), means, np.full(n, float(scatter)))
+
+
+def found_in(bag, params=ASKED, convex=None) -> Connected:
+    found = connected(bag, convex, params)
+    assert found is not None
+    return found
+
+
+def two_chains(n=10):
+    """Two rows of cells, one step from cell to cell, three between the rows."""
+    along = np.arange(n, dtype=float)
+    lower = np.stack([along, np.zeros(n)], axis=1)
+    return np.concatenate([lower, lower + [0, 3]])
+
+
+def ring_and_blob():
+    angles = np.linspace(0, 2 * np.pi, 32, endpoint=False)
+    ring = 10 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    grid = np.array([[i, j] for i in range(-1, 2) for j in range(-1, 2)], dtype=float)
+    return np.concatenate([ring, grid])
+
+
+def partition(labels):
+    """Return a partition that does not depend on numbers."""
+    return {frozenset(np.flatnonzero(labels == c).tolist()) for c in np.unique(labels)}
+
+
+class TestByHand:
+    def test_two_chains(self):
+        found = found_in(cells_at(two_chains()))
+        assert partition(found.labels) == {
+            frozenset(range(10)),
+            frozenset(range(10, 20)),
+        }
+        assert found.reason == "connected clusters were asked for"
+
+    def test_ring_around_a_blob(self):
+        found = found_in(cells_at(ring_and_blob()))
+        assert found.labels.tolist() == [0] * 32 + [1] * 9
+
+    def test_clusters_are_numbered_by_rows(self):
+        bag = cells_at(ring_and_blob())
+        bag = replace(bag, counts=np.where(np.arange(41) < 32, 5, 50))
+        found = found_in(bag)
+        assert found.labels.tolist() == [1] * 32 + [0] * 9
+        level = next(level for level in found.levels if level.k == 2)
+        assert level.sizes.tolist() == [450.0, 160.0]
+
+    def test_the_tree_ends_with_everything(self):
+        points = two_chains(4)
+        found = found_in(cells_at(points))
+        assert len(found.merges) == len(points) - 1
+        last = found.merges[-1]
+        assert last.size == 6 * len(points)
+        assert last.cost > 1.5  # from chain to chain, not from cell to cell
+        nodes = [node for merge in found.merges for node in (merge.left, merge.right)]
+        assert sorted(nodes) == list(range(2 * len(points) - 2))
+
+    def test_a_lonely_cell_is_sparse(self):
+        points = np.concatenate([two_chains(), [[4.5, 30.0]], [[4.5, 31.0]]])
+        bag = cells_at(points)
+        bag = replace(bag, counts=np.r_[np.full(20, 50), 5, 5])
+        found = found_in(replace(bag, scatters=np.r_[np.full(20, 1.0), 90.0, 1.0]))
+        assert not found.sparse[:20].any()
+        assert found.sparse.dtype == bool
+
+
+class TestChoice:
+    def convex(self, bag, centers):
+        centers = np.asarray(centers, dtype=float)
+        return PathLevel(len(centers), centers, np.ones(len(centers)), {})
+
+    def test_round_ones_stay_if_nothing_is_better(self):
+        rng = np.random.default_rng(0)
+        spots = np.array([[0, 0], [50, 0], [0, 50]])
+        bag = cells_at(rng.normal(spots[np.arange(60) % 3], 1.0), scatter=1.0)
+        assert connected(bag, self.convex(bag, spots), AUTO) is None
+
+    def test_chains_that_were_cut_are_seen(self):
+        bag = cells_at(two_chains(20))
+        halves = self.convex(bag, [[4.5, 1.5], [14.5, 1.5]])
+        found = found_in(bag, AUTO, halves)
+        assert len(partition(found.labels)) == 2
+        assert "hang together" in found.reason
+        assert not found.reason.endswith(".")
+
+    def test_an_empty_round_cluster_is_no_rival(self):
+        bag = cells_at(two_chains(20))
+        found = found_in(bag, AUTO, self.convex(bag, [[9.5, 1.5], [900.0, 900.0]]))
+        assert len(partition(found.labels)) == 2
+
+    def test_nothing_is_computed_where_clusters_are_round(self):
+        assert connected(cells_at(two_chains()), None, DefaultParams()) is None
+
+    def test_no_clusters_stay_none(self):
+        assert connected(cells_at(two_chains()), None, AUTO) is None
+
+    @pytest.mark.parametrize("n", [1, FEWEST - 1])
+    def test_too_few_cells(self, n):
+        assert connected(cells_at(np.eye(n)), None, ASKED) is None
+
+    @pytest.mark.parametrize("points", [np.eye(FEWEST), np.zeros((6, 2))])
+    def test_as_few_cells_as_can_be(self, points):
+        found = found_in(cells_at(points))
+        assert found.levels[0].k == 2
+
+    def test_no_more_clusters_than_allowed(self):
+        found = found_in(cells_at(two_chains()), replace(ASKED, max_clusters=3))
+        assert [level.k for level in found.levels] == [2, 3]
+
+
+@st.composite
+def bags(draw):
+    """Draw some cells, no two of them in the same place."""
+    n = draw(st.integers(6, 24))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    means = rng.normal(0, 1, (n, draw(st.integers(1, 3)))) + 6 * rng.integers(
+        0, 3, (n, 1)
+    )
+    counts = rng.integers(5, 40, n)
+    return Cells(counts, means, counts * rng.uniform(0, 0.2, n))
+
+
+@settings(max_examples=25, deadline=None)
+@given(bags())
+def test_labels_cover_all_and_levels_are_nested(bag):
+    found = found_in(bag)
+    m, before = len(found.cells), None
+    assert found.cells.counts.sum() == bag.counts.sum()
+    assert found.labels.shape == found.sparse.shape == (m,)
+    assert [level.k for level in found.levels] == list(range(2, found.levels[-1].k + 1))
+    for level in found.levels:
+        assert sorted(set(level.labels.tolist())) == list(range(level.k))
+        sizes = np.bincount(level.labels, found.cells.counts)
+        assert np.array_equal(sizes, level.sizes)
+        assert np.all(np.diff(level.sizes) <= 0)
+        if before is not None:
+            pairs = set(zip(level.labels.tolist(), before.labels.tolist(), strict=True))
+            assert len(pairs) == level.k
+        before = level
+    assert partition(found.labels) in [
+        partition(level.labels) for level in found.levels
+    ]
+
+
+@settings(max_examples=25, deadline=None)
+@given(bags(), st.integers(0, 1000))
+def test_order_does_not_matter(bag, seed):
+    order = np.random.default_rng(seed).permutation(len(bag))
+    moved = Cells(bag.counts[order], bag.means[order], bag.scatters[order])
+    was, now = found_in(bag), found_in(moved)
+    back = np.empty_like(now.labels)
+    back[order] = now.labels
+    assert partition(was.labels) == partition(back)
+
+
+@settings(max_examples=25, deadline=None)
+@given(bags(), st.sampled_from([2.0**-6, 4.0, 1024.0]), st.integers(-3, 3))
+def test_units_do_not_matter(bag, unit, shift):
+    scaled = Cells(bag.counts, unit * (bag.means + shift), unit**2 * bag.scatters)
+    assert partition(found_in(bag).labels) == partition(found_in(scaled).labels)
+
+
+@settings(max_examples=25, deadline=None)
+@given(bags())
+def test_ten_times_the_rows_say_the_same(bag):
+    """Spreads are over counts less one, so that a few rows differ a little."""
+    many = Cells(1000 * bag.counts, bag.means, 1000 * bag.scatters)
+    more = Cells(2 * many.counts, bag.means, 2 * many.scatters)
+    assert partition(found_in(many).labels) == partition(found_in(more).labels)
+
+
+def test_many_cells_are_condensed():
+    rng = np.random.default_rng(0)
+    spots = np.array([[0.0, 0.0], [9.0, 9.0]])
+    bag = cells_at(rng.normal(spots[np.arange(1500) % 2], 1), scatter=0.1)
+    found = found_in(bag)
+    assert len(found.cells) <= 1000
+    assert found.cells.counts.sum() == bag.counts.sum()
