@@ -24,6 +24,7 @@ from afcl.exceptions import RejectedMessage
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.membership import Membership, keep_membership
+from afcl.runtime.live.numbered import _withdraw_newest
 from afcl.runtime.live.server import serve_run
 from afcl.runtime.results import read_result, write_result
 
@@ -145,6 +146,19 @@ def test_older_sites_hear_of_shapes_only_where_there_are_some(tmp_path, shape, t
     assert [("shape" in json.loads(each.options)) for each in terms] == [told] * 4
     assert all(isinstance(each, Terms) for each in terms)
     assert get_method("afcl").parameters(**json.loads(terms[0].options))
+
+
+def test_cells_go_when_an_answer_is_withdrawn(tmp_path):
+    _, folders = write_rings(tmp_path)
+    options = {"privacy": "summary", "shape": "connected"}
+    folder = plan(tmp_path / "run", options=options)
+    serve_run(ListEngine(folders), folder)
+    told = {**read_result(folder), "answer": 1, "cluster_names": ["c0", "c1"]}
+    write_result(folder, told, {})
+    assert (folder / "cells.csv").is_file()
+    _withdraw_newest(folder)
+    assert not (folder / "cells.csv").exists()
+    assert "cells" not in read_result(folder)
 
 
 def test_a_convex_answer_after_a_connected_one_leaves_no_cells(tmp_path):

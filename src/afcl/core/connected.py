@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clusters that need not be round: cells that hang together.
 
-The server has cells; rows of a cluster lie in cells that are near each other, whatever
-the cluster looks like. Cells are joined along the shortest ways between them (Genie:
-single linkage that takes small clusters first as soon as sizes become too unequal), and
-every level of that tree is scored by a silhouette over paths of short steps, the convex
-answer by the same. See docs/decisions/0043-connected-clusters.md.
+Cells are joined along the ways between them (:mod:`core.chains`). Where joining further
+becomes much dearer than joining has been so far, there are gaps, and what is left are
+clusters. The convex answer stays unless that tree is clearly better by one measure for
+both, a silhouette over ways; and "no clusters" stays unless the gaps, or hollows with
+few rows in them, leave no doubt. See docs/decisions/0043-connected-clusters.md.
 """
 
 from __future__ import annotations
@@ -16,35 +16,37 @@ from dataclasses import dataclass
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
+from afcl.core.chains import Chains
 from afcl.core.condense import condense_cells
+from afcl.core.hollows import least_hollow
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Merge, PathLevel
-from afcl.kernels import assign, squared_distances
+from afcl.kernels import assign
 from afcl.registry import CONNECTED, CONVEX
 
 #: Cells that are worked on, at most,
 MOST = 1000
 #: and at least.
 FEWEST = 4
-#: Inequality of cluster sizes (Gini) above which the smallest is joined next.
-UNEQUAL = 0.3
-#: Cells that stand for rows: how much of their radii is taken off distances, the least
-#: share of a distance that is left, and how much of their spreads is added.
-REACH, LEAST, BLUR = 0.8, 0.05, 0.18
-#: The same for the paths: what is added there.
-PATH_BLUR = 0.5
-#: Neighbours a path can go to.
-NEIGHBOURS = 15
-#: Powers of steps: the higher, the less short ones cost.
-POWERS = (3, 4)
-#: What e times as many clusters are worth.
-PER_FOLD = 0.02
-#: By how much connected clusters must be better than convex ones.
-BETTER = 0.1
 #: Levels that are looked at: so many, or so many times the convex answer's.
 LEVELS, TIMES = 30, 1.25
-#: A cell is sparse if it takes so many times the room a row of its cluster's usual one.
+#: Each cluster of an answer has such a share of the rows of an average one: what is
+#: smaller is a few rows apart from the others, not a part of the whole.
+FAIR = 0.2
+#: Joining further costs more by this logarithm (six times): gaps for certain.
+CERTAIN = 1.75
+#: Better than convex clusters: a silhouette larger by so much, with such a parting,
+BETTER, PARTED = 0.06, 1.2
+#: or larger by so much, whatever the parting;
+FAR_BETTER = 0.25
+#: or as many clusters, of other cells (by the Rand index), no worse and with a parting.
+OTHERS, SOME_PARTING = 0.88, 1.0
+#: Where no convex clusters were found: parting and a share of the least hollow together,
+DOUBTLESS, OF_HOLLOW = 1.25, 0.25
+#: in no more columns than these; in more nothing is dense.
+COLUMNS = 10
+#: A cell is sparse if a row there is so many times as far from the next as usual.
 SPARSE = 3.0
 
 
@@ -61,13 +63,18 @@ class ConnectedLevel:
     sizes
         (k,), rows.
     score
-        The index the choice rests on, higher is better.
+        How much dearer joining further is, as a logarithm: what the choice rests on.
     """
 
     k: int
     labels: Ints
     sizes: Floats
     score: float
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether no cluster is much smaller than the average."""
+        return bool(self.sizes.min() >= FAIR * self.sizes.mean())
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,7 @@ class Connected:
     levels
         In increasing k, from 2.
     merges
-        The tree over the cells, which are its leaves; costs are distances.
+        The tree over the cells, which are its leaves.
     sparse
         (m,), cells much sparser than their own cluster: rows there may be outliers.
     reason
@@ -106,173 +113,113 @@ def connected(
     `convex` is that answer, None if no clusters were found. ``shape="connected"`` takes
     what hangs together in any case, if there are :data:`FEWEST` cells.
     """
-    if params.shape == CONVEX or (params.shape != CONNECTED and convex is None):
+    if params.shape == CONVEX or len(bag) < FEWEST:
         return None
-    cells = condense_cells(bag, MOST)
-    m = len(cells)
-    if m < FEWEST:
+    chains = Chains.of(condense_cells(bag, MOST))
+    levels = _levels(chains, convex, params)
+    best = chosen(levels)
+    if params.shape == CONNECTED:
+        reason: str | None = "connected clusters were asked for"
+    elif not best.is_fair:
+        reason = None
+    elif convex is None:
+        reason = _doubtless(chains, best)
+    else:
+        reason = _better(chains, best, convex)
+    if reason is None:
         return None
-    squares = squared_distances(cells.means, cells.means)
-    spreads = cells.scatters / np.maximum(cells.counts - 1.0, 1.0)
-    merges = _genie(_apart(squares, spreads, cells.means.shape[1]), cells.counts)
+    sparse = _sparse(chains, best.labels)
+    return Connected(chains.cells, best.labels, levels, chains.merges, sparse, reason)
+
+
+def _levels(
+    chains: Chains, convex: PathLevel | None, params: DefaultParams
+) -> tuple[ConnectedLevel, ...]:
+    """Return the levels of the tree that may be the answer."""
     wanted = LEVELS if convex is None else max(LEVELS, math.ceil(TIMES * convex.k))
-    most = max(2, min(m // 3, wanted, params.max_clusters or wanted))
-    paths = _paths(squares, spreads)
-    levels = tuple(
-        _level(_labels(merges, m, k), k, cells.counts, paths)
-        for k in range(2, most + 1)
-    )
-    best = max(levels, key=lambda level: (_worth(level.score, level.k), -level.k))
-    reason = "connected clusters were asked for"
-    if params.shape != CONNECTED:
-        assert convex is not None
-        labels, _ = assign(cells.means, convex.centers)
-        round_score = _silhouette(labels, convex.k, cells.counts, paths)
-        gain = _worth(best.score, best.k) - _worth(round_score, convex.k)
-        if gain <= BETTER:
-            return None
-        reason = (
-            f"{best.k} clusters that hang together explain the cells better than "
-            f"{convex.k} round ones ({best.score:.2f} against {round_score:.2f})"
-        )
-    sparse = _sparse(squares, spreads, cells, best.labels)
-    return Connected(cells, best.labels, levels, merges, sparse, reason)
-
-
-def _worth(score: float, k: int) -> float:
-    return score + PER_FOLD * math.log(k)
-
-
-def _apart(squares: Floats, spreads: Floats, d: int) -> Floats:
-    """Return how far cells are from each other, for the tree: edges, not middles."""
-    distances, radii = np.sqrt(squares), np.sqrt(spreads)
-    reach = REACH * (radii[:, None] + radii) / math.sqrt(d)
-    edges = np.maximum(distances - reach, LEAST * distances)
-    apart: Floats = np.sqrt(edges**2 + BLUR * (spreads[:, None] + spreads))
-    return apart
-
-
-# ------------------------------------------------------------------ the tree
-
-
-def _spanning(distances: Floats) -> list[tuple[float, int, int]]:
-    """Return the edges of the shortest tree over all cells, shortest first (Prim)."""
-    m = distances.shape[0]
-    best, origin = distances[0].copy(), np.zeros(m, dtype=np.int64)
-    inside = np.zeros(m, dtype=bool)
-    inside[0], edges = True, []
-    for _ in range(m - 1):
-        new = int(np.where(inside, np.inf, best).argmin())
-        edges.append((float(best[new]), int(origin[new]), new))
-        inside[new] = True
-        nearer = distances[new] < best
-        best[nearer], origin[nearer] = distances[new][nearer], new
-    return sorted(edges)
-
-
-def _genie(distances: Floats, counts: Ints) -> tuple[Merge, ...]:
-    """Join clusters along the shortest tree, small ones first if sizes are unequal."""
-    m, edges = counts.shape[0], _spanning(distances)
-    node = np.arange(m)  # of every cell: the node of the tree it is in now
-    sizes = dict(enumerate(counts.astype(np.float64).tolist()))
-    merges = []
-    for new in range(m, 2 * m - 1):
-        at = 0
-        if _gini(np.array(list(sizes.values()))) > UNEQUAL:
-            least = min(sizes.values())
-            at = next(
-                i
-                for i, (_, a, b) in enumerate(edges)
-                if min(sizes[int(node[a])], sizes[int(node[b])]) == least
-            )
-        cost, a, b = edges.pop(at)
-        left, right = sorted((int(node[a]), int(node[b])))
-        sizes[new] = sizes.pop(left) + sizes.pop(right)
-        node[(node == left) | (node == right)] = new
-        merges.append(Merge(left, right, cost, sizes[new]))
-    return tuple(merges)
-
-
-def _gini(sizes: Floats) -> float:
-    """Return the inequality of sizes, 0 (all alike) to 1."""
-    n = sizes.shape[0]
-    ranks = 2 * np.arange(1, n + 1) - n - 1
-    return float((ranks * np.sort(sizes)).sum() / ((n - 1) * sizes.sum()))
-
-
-def _labels(merges: tuple[Merge, ...], m: int, k: int) -> Ints:
-    """Return the node of every cell when k are left."""
-    node = np.arange(m)
-    for i, merge in enumerate(merges[: m - k]):
-        node[(node == merge.left) | (node == merge.right)] = m + i
-    return np.unique(node, return_inverse=True)[1].astype(np.int64)
-
-
-def _level(labels: Ints, k: int, counts: Ints, paths: list[Floats]) -> ConnectedLevel:
-    """Return a scored level, clusters by rows."""
-    sizes = np.bincount(labels, counts, minlength=k).astype(np.float64)
-    order = np.argsort(-sizes, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(k)
-    numbered = rank[labels].astype(np.int64)
-    score = _silhouette(numbered, k, counts, paths)
-    return ConnectedLevel(k, numbered, sizes[order], score)
-
-
-# ------------------------------------------------------------------ the index
-
-
-def _paths(squares: Floats, spreads: Floats) -> list[Floats]:
-    """Return, for every power, the shortest ways between cells by short steps."""
-    m = squares.shape[0]
-    steps = np.sqrt(squares + PATH_BLUR * (spreads[:, None] + spreads))
-    near = np.zeros((m, m), dtype=bool)
-    order = np.argsort(squares, axis=1, kind="stable")[:, : NEIGHBOURS + 1]
-    near[np.arange(m)[:, None], order] = True
-    for _, a, b in _spanning(np.sqrt(squares)):
-        near[a, b] = True
-    near |= near.T
+    most = max(2, min(len(chains.cells) // 3, params.max_clusters or wanted, wanted))
     found = []
-    for power in POWERS:
-        ways = np.where(near, steps**power, np.inf)
-        np.fill_diagonal(ways, 0.0)
-        via = np.empty_like(ways)
-        for middle in range(m):
-            np.add(ways[:, middle, None], ways[middle], out=via)
-            np.minimum(ways, via, out=ways)
-        np.fill_diagonal(ways, spreads ** (power / 2))
-        found.append(ways)
-    return found
+    for k in range(2, most + 1):
+        labels = chains.labels(k)
+        sizes = np.bincount(labels, chains.cells.counts).astype(np.float64)
+        found.append(ConnectedLevel(k, labels, sizes, chains.parting(k)))
+    return tuple(found)
 
 
-def _silhouette(labels: Ints, k: int, counts: Ints, paths: list[Floats]) -> float:
-    """Return the silhouette of labelled cells over paths, the mean over powers."""
-    member = np.zeros((labels.shape[0], k))
-    member[np.arange(labels.shape[0]), labels] = counts
-    sizes, every = member.sum(axis=0), np.arange(labels.shape[0])
-    if k < 2 or not sizes.all():
-        return -1.0
-    values = []
-    for ways in paths:
-        sums = ways @ member
-        own = sums[every, labels] - np.diag(ways)
-        inside = own / np.maximum(sizes[labels] - 1.0, 1.0)
-        means = sums / sizes
-        means[every, labels] = np.inf
-        outside = means.min(axis=1)
-        larger = np.maximum(np.maximum(inside, outside), np.finfo(float).tiny)
-        values.append(float(counts @ ((outside - inside) / larger)) / counts.sum())
-    return float(np.mean(values))
+def chosen(levels: tuple[ConnectedLevel, ...]) -> ConnectedLevel:
+    """Return the finest level with gaps for certain; else the one with the largest."""
+    fair = [level for level in levels if level.is_fair] or levels
+    certain = [level for level in fair if level.score >= CERTAIN]
+    if certain:
+        return certain[-1]
+    return max(fair, key=lambda level: (level.score, -level.k))
 
 
-def _sparse(squares: Floats, spreads: Floats, cells: Cells, labels: Ints) -> Bools:
-    """Return which cells take much more room for a row than others of their cluster."""
-    d = cells.means.shape[1]
-    own = np.where(labels[:, None] == labels, squares, np.inf)
+# ------------------------------------------------------------------ or convex
+
+
+def _doubtless(chains: Chains, level: ConnectedLevel) -> str | None:
+    """Say why there are clusters although no convex ones were found, if there are."""
+    if level.score < CERTAIN:
+        if chains.cells.means.shape[1] > COLUMNS:
+            return None
+        hollow = least_hollow(chains, level.labels)
+        if level.score + OF_HOLLOW * hollow < DOUBTLESS:
+            return None
+    return (
+        f"no round clusters part the rows, but {level.k} that hang together do: "
+        f"joining them would cost {math.exp(level.score):.1f} times what joining has "
+        "cost so far"
+    )
+
+
+def _better(chains: Chains, level: ConnectedLevel, convex: PathLevel) -> str | None:
+    """Say why what hangs together is better than convex clusters, if it is."""
+    labels = assign(chains.cells.means, convex.centers)[0]
+    used, labels = np.unique(labels, return_inverse=True)
+    before = -1.0 if used.shape[0] < 2 else chains.silhouette(labels)
+    after = chains.silhouette(level.labels)
+    gain, parting = after - before, level.score
+    better = gain > BETTER and (parting > PARTED or gain > FAR_BETTER)
+    others = (
+        level.k == convex.k
+        and gain > 0
+        and parting > SOME_PARTING
+        and _rand_index(chains.cells.counts, level.labels, labels) < OTHERS
+    )
+    if not better and not others:
+        return None
+    return (
+        f"{level.k} clusters that hang together explain the cells better than "
+        f"{convex.k} round ones (silhouette along the ways between cells {after:.2f} "
+        f"against {before:.2f})"
+    )
+
+
+def _rand_index(counts: Ints, labels: Ints, others: Ints) -> float:
+    """Return the adjusted Rand index of the rows of two labellings of cells."""
+    table = np.zeros((int(labels.max()) + 1, int(others.max()) + 1))
+    np.add.at(table, (labels, others), counts)
+
+    def pairs(rows: Floats) -> float:
+        return float((rows * (rows - 1) / 2).sum())
+
+    both, one, other = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
+    by_chance = one * other / pairs(table.sum())
+    return (both - by_chance) / max((one + other) / 2 - by_chance, np.finfo(float).tiny)
+
+
+# ------------------------------------------------------------------ sparse cells
+
+
+def _sparse(chains: Chains, labels: Ints) -> Bools:
+    """Return which cells are much sparser than their cluster usually is."""
+    d, counts = chains.cells.means.shape[1], chains.cells.counts
+    own = np.where(labels[:, None] == labels, chains.squares, np.inf)
     np.fill_diagonal(own, np.inf)
     near = own.min(axis=1)
-    room = np.sqrt(np.where(np.isfinite(near), near, 0.0) + spreads)
-    room = room / cells.counts ** (1 / d)
+    room = np.sqrt(np.where(np.isfinite(near), near, 0.0) + chains.radii**2)
+    room = room / counts ** (1 / d)
     usual = np.zeros(int(labels.max()) + 1)
     for cluster in range(usual.shape[0]):
         usual[cluster] = np.median(room[labels == cluster])
