@@ -128,7 +128,7 @@ SHAPES = (CONVEX, CONNECTED, _) = ("convex", "connected", "auto")
 SHAPE = CONVEX
 
 #: Indices of levels that only connected clusters have, and what people read of them.
-OF_CONNECTED = {CONNECTED: "silhouette over paths"}
+OF_CONNECTED = {CONNECTED: "dearness of joining further"}
 
 #: The rule that chooses k by several indices; no index may be called so.
 AUTO = "auto"

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afcl.core.connected import FEWEST, Connected, connected
+from afcl.core.chains import Chains
+from afcl.core.connected import (
+    CERTAIN,
+    DOUBTLESS,
+    FEWEST,
+    Connected,
+    chosen,
+    connected,
+)
+from afcl.core.hollows import DEEPEST, least_hollow
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import PathLevel
@@ -44,6 +53,26 @@ def ring_and_blob():
     ring = 10 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     grid = np.array([[i, j] for i in range(-1, 2) for j in range(-1, 2)], dtype=float)
     return np.concatenate([ring, grid])
+
+
+def two_halves(gap):
+    """Two squares of cells, with a column of a few rows in the gap between."""
+    grid = np.array([[i, j] for i in range(6) for j in range(6)], dtype=float) * 4
+    between = np.array([[20 + gap / 2, 4.0 * j] for j in range(6)])
+    points = np.concatenate([grid, grid + [20 + gap, 0], between])
+    counts = np.r_[np.full(72, 40), np.full(6, 5)]
+    return Cells(counts, points, counts * 3.0)
+
+
+def two_bands():
+    """Two chains of wide cells that nearly touch."""
+    bag = cells_at(two_chains(20), 12)
+    return replace(bag, scatters=np.full(40, 11 * 1.0))
+
+
+def in_columns(points, d):
+    """Put points into a space of so many columns."""
+    return cells_at(np.pad(points, ((0, 0), (0, d - points.shape[1]))), 40, 117.0)
 
 
 def partition(labels):
@@ -118,8 +147,43 @@ class TestChoice:
     def test_nothing_is_computed_where_clusters_are_round(self):
         assert connected(cells_at(two_chains()), None, DefaultParams()) is None
 
+    def test_gaps_are_seen_where_no_round_clusters_are(self):
+        found = found_in(cells_at(two_chains()), AUTO)
+        assert len(partition(found.labels)) == 2
+        assert "16.5 times" in found.reason
+        assert found_in(in_columns(two_chains(), 11), AUTO).levels[0].k == 2
+
+    def test_so_are_hollows_with_few_rows(self):
+        # The gap is not for certain; between the halves rows are few, but there are.
+        bag = two_halves(12.0)
+        level = chosen(found_in(bag).levels)
+        assert level.score < CERTAIN
+        assert level.score + least_hollow(Chains.of(bag), level.labels) / 4 > DOUBTLESS
+        assert len(partition(found_in(bag, AUTO).labels)) == 2
+
+    def test_in_many_columns_nothing_is_dense(self):
+        assert connected(in_columns(two_halves(12.0).means, 11), None, AUTO) is None
+
     def test_no_clusters_stay_none(self):
-        assert connected(cells_at(two_chains()), None, AUTO) is None
+        assert connected(two_halves(5.0), None, AUTO) is None
+
+    def test_a_few_rows_far_away_are_no_cluster(self):
+        bag = cells_at(np.concatenate([two_halves(5.0).means, [[90.0, 0.0]]]), 9, 40.0)
+        assert chosen(found_in(bag).levels).is_fair
+        lonely = [level for level in found_in(bag).levels if not level.is_fair]
+        assert lonely[0].score > chosen(found_in(bag).levels).score
+        assert connected(bag, None, AUTO) is None
+        tiny = replace(bag, counts=np.where(np.arange(len(bag)) == 0, 10**6, 5))
+        assert connected(tiny, None, AUTO) is None
+
+    def test_as_many_clusters_of_other_cells(self):
+        # Cut across, the two chains' silhouette is not much worse, but they are others.
+        bag = two_bands()
+        halves = self.convex(bag, [[5.0, 1.5], [15.0, 1.5]])
+        found = found_in(bag, AUTO, halves)
+        assert found.labels.max() == 1
+        same = self.convex(bag, [[9.5, 0.0], [9.5, 3.0]])
+        assert connected(bag, same, AUTO) is None
 
     @pytest.mark.parametrize("n", [1, FEWEST - 1])
     def test_too_few_cells(self, n):
@@ -203,3 +267,19 @@ def test_many_cells_are_condensed():
     found = found_in(bag)
     assert len(found.cells) <= 1000
     assert found.cells.counts.sum() == bag.counts.sum()
+
+
+def test_a_hollow_by_hand():
+    """Two cells of ten rows, 4 apart, one wide: log density falls by 4/2 - ln 2."""
+    bag = Cells(np.array([10, 10]), np.array([[0.0], [4.0]]), np.array([6.0, 6.0]))
+    chains = Chains.of(bag)
+    # Widths: 1.5 times the spread 6/9. In the middle both Gaussians add up; at a mean
+    # the other one adds exp(-8) of its own.
+    top = np.log(1 + np.exp(-8))
+    expected = top - (np.log(2) - 2)
+    assert least_hollow(chains, np.array([0, 1])) == pytest.approx(expected)
+
+
+def test_nothing_leads_through_the_deepest_hollow():
+    chains = Chains.of(cells_at(two_chains()))
+    assert least_hollow(chains, np.repeat([0, 1], 10)) == DEEPEST

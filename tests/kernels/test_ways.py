@@ -95,8 +95,8 @@ def test_on_squared_distances_it_is_ward(seed, m):
     assert ours[3].tolist() == theirs[3].tolist()
 
 
-def test_ways_are_symmetric_and_no_longer_by_a_detour(global_random_seed):
-    _, steps = drawn(global_random_seed, 30)
+def test_ways_are_symmetric_and_no_longer_by_a_detour(seed):
+    _, steps = drawn(seed, 30)
     ways = kernels.shortest_ways(steps)
     assert np.array_equal(ways, ways.T)
     assert np.all(ways[:, None, :] <= ways[:, :, None] + ways[None] + 1e-9)
