@@ -118,6 +118,14 @@ class TestTrust:
         assert len(found.stabilities) == 2
         assert found.levels == (2,)
 
+    def test_where_no_round_clusters_were_seen_there_are_clusters_all_the_same(self):
+        none = Trust("none", -0.1, 1.0, ((1, 1.0),), (1.0,), (1,))
+        auto, asked = DefaultParams(shape="auto"), DefaultParams(shape="connected")
+        seen = believed(none, answer(), auto, np.random.default_rng(0))
+        assert (seen.verdict, seen.gain) == ("clusters", None)
+        wanted = believed(none, answer(), asked, np.random.default_rng(0))
+        assert (wanted.verdict, wanted.gain) == ("none", -0.1)
+
     def test_resamples_without_enough_cells_have_one_cluster(self):
         found = answer()
         cells = Cells(np.ones(3, dtype=np.int64), POINTS[:3], np.zeros(3))

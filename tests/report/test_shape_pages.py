@@ -11,6 +11,7 @@ import pytest
 from tests.report.folders import path_of, result_of, tree_of
 
 from afcl.cli.words import in_words
+from afcl.registry import OF_CONNECTED
 from afcl.report.map import map_section
 from afcl.report.page import page
 from afcl.report.path import path_section
@@ -18,6 +19,7 @@ from afcl.report.run_folder import read_run_folder
 from afcl.report.tree import nodes_of
 from afcl.report.words import how_sure, index_name
 
+TITLE = OF_CONNECTED["connected"].capitalize()
 REASON = "2 clusters that hang together explain the cells better than 3 round ones"
 
 
@@ -100,25 +102,26 @@ def test_the_index_is_that_of_connected_levels(read):
     run = read(shaped())
     assert run.criterion == "connected"
     html = str(path_section(run))
-    assert "Silhouette over paths" in html
+    assert TITLE in html
     assert "which cells were joined" in html
     assert "Merge tree of the cells" in html
     assert index_name("unheard-of") == "Unheard-of"
 
 
-def test_heights_are_the_longest_step_so_far(read):
+def test_heights_are_those_of_the_dearest_merge_so_far(read):
     run = read(shaped())
     assert run.tree is not None
-    heights = [node.height for node in nodes_of(run.tree, steps=True)[8:]]
+    heights = [node.height for node in nodes_of(run.tree, cubes=True)[8:]]
     assert heights == sorted(heights)
-    assert heights[-1] == heights[-2] == max(m[2] for m in run.tree.merges)
+    dearest = max(merge[2] for merge in run.tree.merges)
+    assert heights[-1] == heights[-2] == pytest.approx(dearest ** (1 / 3))
 
 
 def test_words_say_that_clusters_need_not_be_round(read):
     run = read(shaped())
     first, second, *_ = how_sure(run)
     assert first.startswith(f"The clusters need not be round: {REASON}.")
-    assert second.startswith("Silhouette over paths")
+    assert second.startswith(TITLE)
     html = page(run)
     assert "may lie where it has none" in html
     bare = shaped()
@@ -129,7 +132,7 @@ def test_words_say_that_clusters_need_not_be_round(read):
 def test_the_terminal_says_so_too():
     lines = in_words(shaped())
     assert f"They need not be round: {REASON}." in lines
-    assert any(line.startswith("Silhouette over paths 0.350") for line in lines)
+    assert any(line.startswith(f"{TITLE} 0.350") for line in lines)
 
 
 def test_round_clusters_of_a_run_that_looked_for_others(read):

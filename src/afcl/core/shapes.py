@@ -24,6 +24,7 @@ from afcl.core.protocol import Clustering, PathLevel, Trust
 from afcl.core.stability import recovered, resampled
 from afcl.kernels import assign, squared_distances
 from afcl.registry import CONNECTED, CONVEX
+from afcl.reliance import CLUSTERS, NO_CLUSTERS
 
 #: Stands for the owner of a cell that tells of several sites.
 SEVERAL = -1
@@ -107,11 +108,15 @@ def believed(
     params: DefaultParams,
     rng: np.random.Generator,
 ) -> Trust:
-    """Return how far connected clusters can be believed; the verdict stays.
+    """Return how far connected clusters can be believed.
 
     How often their number comes out when the cells are resampled, and how much of every
-    cluster comes back.
+    cluster comes back. The verdict stays, unless what hangs together was found although
+    no round clusters were: then there are clusters, and what these would gain is not
+    known. Who asked for connected clusters has them whatever the verdict.
     """
+    if trust.verdict == NO_CLUSTERS and params.shape != CONNECTED:
+        trust = replace(trust, verdict=CLUSTERS, gain=None)
     k = int(found.labels.max()) + 1
     bag, always = condense_cells(found.cells, CELLS), replace(params, shape=CONNECTED)
     ks, back = [], []

@@ -33,14 +33,15 @@ class TreeNode:
 
 
 def nodes_of(
-    tree: Tree, nearest: list[int] | None = None, steps: bool = False
+    tree: Tree, nearest: list[int] | None = None, cubes: bool = False
 ) -> list[TreeNode]:
     """Return every node; the height is the root of what the merge costs.
 
-    `nearest`: every seed's cluster, if that is known. With `steps` merges cost the step
-    from cell to cell; these need not be in order, and the height is the longest so far.
+    `nearest`: every seed's cluster, if that is known. With `cubes` merges cost cubes of
+    distances and need not be in order: the height is the cube root of the dearest so
+    far.
     """
-    longest = 0.0
+    dearest = 0.0
     nodes = [
         TreeNode(size, (leaf,), 0.0, None, (nearest[leaf],) if nearest else ())
         for leaf, size in enumerate(tree.sizes)
@@ -48,8 +49,8 @@ def nodes_of(
     for left, right, cost, size in tree.merges:
         seeds = nodes[left].seeds + nodes[right].seeds
         below = tuple(sorted({*nodes[left].clusters, *nodes[right].clusters}))
-        longest = max(longest, cost)
-        height = longest if steps else math.sqrt(max(cost, 0.0))
+        dearest = max(dearest, cost)
+        height = math.cbrt(dearest) if cubes else math.sqrt(max(cost, 0.0))
         nodes.append(TreeNode(size, seeds, height, (left, right), below))
     return nodes
 
@@ -104,7 +105,7 @@ def tree_figure(run: RunFolder) -> Html:
     tree, k = run.tree, run.n_clusters or 1
     assert tree is not None
     leaves, noun = len(tree.sizes), "seed" if run.shape is None else run.shape.noun
-    nodes = nodes_of(tree, cluster_of_seeds(run), steps=run.shape is not None)
+    nodes = nodes_of(tree, cluster_of_seeds(run), cubes=run.shape is not None)
     order, first = drawn(nodes, leaves)
     x = Scale(0, max(1, len(order) - 1), 62.0, WIDTH - 18)
     y = Scale(0.0, nodes[-1].height * 1.06 or 1.0, BOTTOM, TOP)
@@ -119,7 +120,7 @@ def tree_figure(run: RunFolder) -> Html:
     note = f", the {folded} lowest merges folded" if folded else ""
     height = "the square root of what a merge costs"
     if run.shape is not None:
-        height = "the longest step from cell to cell so far"
+        height = "the cube root of what the dearest merge so far costs"
     description = (
         f"{count(leaves, noun)} joined two by two{note}; the height is {height}. "
         f"Cut at k = {k}."
