@@ -145,24 +145,33 @@ class TestChoice:
         assert len(partition(found.labels)) == 2
 
     def test_nothing_is_computed_where_clusters_are_round(self):
-        assert connected(cells_at(two_chains()), None, DefaultParams()) is None
+        asked = DefaultParams(shape="convex")
+        assert connected(cells_at(two_chains()), None, asked) is None
+
+    @pytest.mark.parametrize("wish", [{"criterion": "bic"}, {"granularity": "fine"}])
+    def test_wishes_for_the_convex_path_are_kept(self, wish):
+        bag = cells_at(two_chains())
+        assert connected(bag, None, replace(AUTO, **wish)) is None
+        assert connected(bag, None, replace(ASKED, **wish)) is not None
 
     def test_gaps_are_seen_where_no_round_clusters_are(self):
         found = found_in(cells_at(two_chains()), AUTO)
         assert len(partition(found.labels)) == 2
         assert "16.5 times" in found.reason
-        assert found_in(in_columns(two_chains(), 11), AUTO).levels[0].k == 2
+        wide = found_in(in_columns(two_halves(10.0).means, 11), AUTO)
+        assert len(partition(wide.labels)) == 2
 
     def test_so_are_hollows_with_few_rows(self):
         # The gap is not for certain; between the halves rows are few, but there are.
-        bag = two_halves(12.0)
+        bag = two_halves(7.0)
         level = chosen(found_in(bag).levels)
         assert level.score < CERTAIN
-        assert level.score + least_hollow(Chains.of(bag), level.labels) / 4 > DOUBTLESS
+        hollow = least_hollow(Chains.of(bag), level.labels)
+        assert level.score + hollow / 4 > DOUBTLESS + 3 / np.sqrt(len(bag))
         assert len(partition(found_in(bag, AUTO).labels)) == 2
 
     def test_in_many_columns_nothing_is_dense(self):
-        assert connected(in_columns(two_halves(12.0).means, 11), None, AUTO) is None
+        assert connected(in_columns(two_halves(8.0).means, 11), None, AUTO) is None
 
     def test_no_clusters_stay_none(self):
         assert connected(two_halves(5.0), None, AUTO) is None

@@ -44,7 +44,9 @@ def test_ward_of_distances_by_hand(backend):
     # their mean .5 and 4: 2*2/4 * 3.5^2 = 12.25.
     places = np.array([0.0, 1.0, 4.0])
     squares = (places[:, None] - places) ** 2
-    left, right, costs, sizes = backend.ward_of_distances(np.array([1.0, 1, 2]), squares)
+    left, right, costs, sizes = backend.ward_of_distances(
+        np.array([1.0, 1, 2]), squares
+    )
     assert left.tolist() == [0, 3]
     assert right.tolist() == [1, 2]
     assert costs == pytest.approx([0.5, 12.25])

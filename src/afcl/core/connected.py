@@ -23,7 +23,7 @@ from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Merge, PathLevel
 from afcl.kernels import assign
-from afcl.registry import CONNECTED, CONVEX
+from afcl.registry import AUTO, CONNECTED, CONVEX, EITHER
 
 #: Cells that are worked on, at most,
 MOST = 1000
@@ -42,10 +42,12 @@ BETTER, PARTED = 0.06, 1.2
 FAR_BETTER = 0.25
 #: or as many clusters, of other cells (by the Rand index), no worse and with a parting.
 OTHERS, SOME_PARTING = 0.88, 1.0
-#: Where no convex clusters were found: parting and a share of the least hollow together,
-DOUBTLESS, OF_HOLLOW = 1.25, 0.25
-#: in no more columns than these; in more nothing is dense.
-COLUMNS = 10
+#: Where no convex clusters were found: parting and a share of the least hollow together
+#: are so much, and more by this over the root of the cells, since chance does more
+#: among few;
+DOUBTLESS, BY_CHANCE, OF_HOLLOW = 1.0, 3.0, 0.25
+#: in no more columns than these: in more a few rows do not tell how dense it is.
+COLUMNS = 2
 #: A cell is sparse if a row there is so many times as far from the next as usual.
 SPARSE = 3.0
 
@@ -111,9 +113,12 @@ def connected(
     """Return connected clusters, None where the convex answer stays.
 
     `convex` is that answer, None if no clusters were found. ``shape="connected"`` takes
-    what hangs together in any case, if there are :data:`FEWEST` cells.
+    what hangs together in any case, if there are :data:`FEWEST` cells; ``"auto"`` does
+    not look where an index or a granularity of the convex path was asked for.
     """
-    if params.shape == CONVEX or len(bag) < FEWEST:
+    own_wish = (params.criterion, params.granularity) != (AUTO, "auto")
+    convex_wanted = params.shape == CONVEX or (params.shape == EITHER and own_wish)
+    if convex_wanted or len(bag) < FEWEST:
         return None
     chains = Chains.of(condense_cells(bag, MOST))
     levels = _levels(chains, convex, params)
@@ -164,7 +169,8 @@ def _doubtless(chains: Chains, level: ConnectedLevel) -> str | None:
         if chains.cells.means.shape[1] > COLUMNS:
             return None
         hollow = least_hollow(chains, level.labels)
-        if level.score + OF_HOLLOW * hollow < DOUBTLESS:
+        wanted = DOUBTLESS + BY_CHANCE / math.sqrt(len(chains.cells))
+        if level.score + OF_HOLLOW * hollow < wanted:
             return None
     return (
         f"no round clusters part the rows, but {level.k} that hang together do: "

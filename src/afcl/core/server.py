@@ -337,9 +337,11 @@ def _connected(
     path = path_of(found)
     k = int(found.labels.max()) + 1
     answer = next(level for level in path if level.k == k)
+    # Rows that no cell tells of are taken to be like the others.
+    sizes = answer.sizes * (state.total_rows() / answer.sizes.sum())
     return Clustering(
         answer.centers,
-        answer.sizes,
+        sizes,
         answer.scores,
         path,
         state.seeds,
