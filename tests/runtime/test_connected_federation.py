@@ -111,7 +111,8 @@ def test_round_answers_travel_as_before(tmp_path):
 
 def test_places_travel():
     places = Places(np.eye(3), np.array([0, 1, 1]))
-    clustering = Clustering(np.eye(2), np.array([3.0, 2.0]), {}, places=places)
+    centers = np.eye(3)[:2]
+    clustering = Clustering(centers, np.array([3.0, 2.0]), {}, places=places)
     again = decode(encode(Answer.of(clustering))).clustering()
     assert np.array_equal(again.places.means, places.means)
     assert again.landmarks is again.places.means
@@ -120,20 +121,21 @@ def test_places_travel():
 
 @pytest.mark.parametrize(
     ("means", "labels"),
-    [(np.eye(3), [0, 1]), (np.eye(2), [0, 2]), (np.eye(2), [0, -1])],
+    [
+        (np.eye(3)[:, :2], [0, 1]),
+        (np.eye(2), [0, 2]),
+        (np.eye(2), [0, -1]),
+        (np.eye(2), [0.0, 1.0]),
+        (np.eye(3), [0, 1, 1]),
+        (np.full((2, 2), np.nan), [0, 1]),
+        (np.empty((0, 2)), np.empty(0, dtype=np.int64)),
+    ],
 )
 def test_places_that_fit_no_cluster_are_refused(means, labels):
+    places = Places(means, np.array(labels))
+    said = Answer(np.eye(2), np.ones(2), (), np.empty(0), (), (), (), places)
     with pytest.raises(RejectedMessage, match="places"):
-        Answer(
-            np.eye(2),
-            np.ones(2),
-            (),
-            np.empty(0),
-            (),
-            (),
-            (),
-            Places(means, np.array(labels)),
-        )
+        decode(encode(said)).clustering()
 
 
 @pytest.mark.parametrize(("shape", "told"), [("convex", False), ("connected", True)])

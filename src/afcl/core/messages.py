@@ -106,10 +106,22 @@ class Places:
     means: Floats
     labels: Ints
 
-    def __post_init__(self) -> None:
+    def check(self, width: int, k: int) -> None:
+        """Refuse what cannot be the places of k clusters in so many columns."""
+        means, labels = self.means, self.labels
         refuse_unless(
-            self.means.ndim == 2 and self.labels.shape == self.means.shape[:1],
-            "places need a label each",
+            means.ndim == 2
+            and means.shape[0] > 0
+            and means.shape[1] == width
+            and means.dtype == np.float64
+            and bool(np.isfinite(means).all()),
+            f"places must be finite points of {width} columns",
+        )
+        refuse_unless(
+            labels.shape == means.shape[:1]
+            and labels.dtype == np.int64
+            and bool(np.all((labels >= 0) & (labels < k))),
+            "places must be those of clusters",
         )
 
     def label(self, X: Floats) -> Ints:

@@ -204,14 +204,6 @@ class Answer:
     values: tuple[Any, ...]
     places: Places | None = None
 
-    def __post_init__(self) -> None:
-        places = self.places
-        refuse_unless(
-            places is None
-            or bool(np.all((places.labels >= 0) & (places.labels < len(self.sizes)))),
-            "places must be those of clusters",
-        )
-
     @classmethod
     def of(cls, clustering: Clustering) -> Answer:
         """Take what travels."""
@@ -230,6 +222,8 @@ class Answer:
 
     def clustering(self) -> Clustering:
         """Return the clustering again (without seeds and merges)."""
+        if self.places is not None:
+            self.places.check(np.atleast_2d(self.centers).shape[1], self.sizes.shape[0])
         return Clustering(
             self.centers,
             self.sizes,
