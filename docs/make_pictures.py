@@ -205,6 +205,24 @@ def participation(page: Page) -> Any:
     return plots.participation(events)
 
 
+def shapes(page: Page) -> Any:
+    """Draw the same rows cut into round clusters, and the cells of connected ones."""
+    figure, places = plots.panels(2, 1, 3.4, 3.4)
+    left, right = places[0]
+    model = page["connected"]
+    for ax, points, labels, size in (
+        (left, page["shaped"], page["round_ones"].labels_, 4.0),
+        (right, model.cells_["means"], model.cell_labels_, 7.0 * model.cells_["rows"]),
+    ):
+        colours = [plots.COLOURS[label % len(plots.COLOURS)] for label in labels]
+        ax.scatter(*points.T, s=size, c=colours, alpha=0.7, linewidth=0)
+        ax.set_aspect("equal")
+    left.set_title(f"rows, {page['round_ones'].n_clusters_} round clusters", fontsize=9)
+    title = f"{len(model.cell_labels_)} cells, {model.n_clusters_} connected clusters"
+    right.set_title(title, fontsize=9)
+    return figure
+
+
 #: Name of the picture: the page it belongs to, and how it is drawn.
 PICTURES: dict[str, tuple[str, Callable[[Page], Any]]] = {
     "rows": ("how-it-works.md", rows),
@@ -213,6 +231,7 @@ PICTURES: dict[str, tuple[str, Callable[[Page], Any]]] = {
     "seeds": ("how-it-works.md", seeds),
     "k-path": ("how-it-works.md", k_path),
     "participation": ("how-it-works.md", participation),
+    "shapes": ("how-it-works.md", shapes),
     "two-answers": ("how-to/read-the-path.md", k_path),
 }
 

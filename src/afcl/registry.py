@@ -121,6 +121,15 @@ INDICES = {
     )
 }
 
+#: What clusters may look like: round, whatever hangs together, or whichever of the two
+#: is seen.
+SHAPES = (CONVEX, CONNECTED, EITHER) = ("convex", "connected", "auto")
+#: What is looked for where nobody says so.
+SHAPE = EITHER
+
+#: Indices of levels that only connected clusters have, and what people read of them.
+OF_CONNECTED = {CONNECTED: "dearness of joining further"}
+
 #: The rule that chooses k by several indices; no index may be called so.
 AUTO = "auto"
 

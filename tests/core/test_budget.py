@@ -86,6 +86,18 @@ def real_size(state):
 # ------------------------------------------------------------------ condensing
 
 
+def test_whose_cells_are_whose(seed):
+    rows = tables(seed)
+    free = greeted(ServerState(FREE, seed), rows, seed)
+    sizes = [len(free.memory[client]) for client in range(len(rows))]
+    assert np.array_equal(free.owners(), np.repeat(np.arange(len(rows)), sizes))
+    pooled = greeted(ServerState(LEAST, seed), rows, seed)
+    owners, held = pooled.owners(), len(pooled.bag()) - len(pooled.pooled.cells or ())
+    assert len(owners) == len(pooled.bag())
+    assert np.all(owners[:held] >= 0)
+    assert np.all(owners[held:] == -1)
+
+
 def test_below_the_budget_nothing_happens(seed):
     state = greeted(ServerState(FREE, seed), tables(seed, 30), seed)
     assert within_budget(state) is state

@@ -142,9 +142,26 @@ def test_without_centres_there_is_nothing(model, tmp_path):
     result = {**model._result, "centers": None}
     with pytest.raises(InputError, match="has no centres"):
         write_export(result, tmp_path / "model.json")
-    cells = {**model._result, "cell_labels": [0, 1]}
+    cells = {**model._result, "shape": {"name": "connected", "reason": ""}}
     with pytest.raises(InputError, match="labelled cells: export to json"):
         write_export(cells, tmp_path / "model.onnx")
+
+
+def test_clusters_that_are_not_round_are_places(tmp_path):
+    rng = np.random.default_rng(0)
+    angles = rng.uniform(0, 2 * np.pi, 400)
+    ring = 5 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    X = np.concatenate([ring, np.zeros((200, 2))]) + rng.normal(0, 0.3, (600, 2))
+    fitted = AFCL(shape="connected", random_state=0).fit(X, clients=np.arange(600) % 4)
+    found = json.loads(fitted.export(tmp_path / "model.json").read_text())
+    scaled = (X - found["low"]) / found["span"]
+    away = ((scaled[:, None] - np.array(found["scaled_places"])) ** 2).sum(axis=2)
+    labels = np.array(found["place_labels"])[away.argmin(axis=1)]
+    assert np.array_equal(labels, fitted.predict(X))
+    assert "place_labels of the point in scaled_places" in found["how"]
+    for refused in (fitted.transform, fitted.predict_proba, fitted.score):
+        with pytest.raises(InputError, match="labelled cells"):
+            refused(X)
 
 
 def test_a_rival_can_be_exported(tmp_path):

@@ -18,7 +18,7 @@ from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
 from afcl.core.rows import TableRows
 from afcl.data import make_mixture
-from afcl.exceptions import InputError, PrivacyWarning
+from afcl.exceptions import InputError, PrivacyWarning, TrustWarning
 from afcl.kernels import assign
 from afcl.methods import get_method
 from afcl.runtime.cluster import ClusterTable
@@ -152,6 +152,21 @@ def test_the_estimator_takes_a_table_on_a_cluster(cluster, seed, tmp_path):
     found.save(tmp_path / "model")
     loaded = AFCL.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(second), expected.client_labels_[1])
+
+
+def test_clusters_that_are_not_round_are_labelled_where_the_rows_are():
+    rng = np.random.default_rng(0)
+    angles = rng.uniform(0, 2 * np.pi, 400)
+    ring = 10 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    rows = np.concatenate([ring, rng.normal(0, 1, (200, 2))])
+    rows = rng.permutation(rows + rng.normal(0, 0.3, rows.shape))
+    table = ClusterTable(da.from_array(rows[:300], chunks=(100, 2)))
+    model = AFCL(shape="connected", allow_one=False, random_state=0)
+    with pytest.warns(TrustWarning):
+        model.fit_clients([table, rows[300:]])
+    outside = np.hypot(*rows.T) > 6
+    labels = np.concatenate([np.asarray(own) for own in model.client_labels_])
+    assert np.array_equal(labels == 0, outside)
 
 
 def test_presets_that_need_all_rows_say_so():

@@ -47,15 +47,12 @@ def predict(
     null: Null = [],
 ) -> None:
     """Label new rows by the clusters of a finished run (CSV, column `cluster`)."""
-    import numpy as np
-
     from afcl.data import read_sites
     from afcl.data.cells import NotNumbers
     from afcl.data.columns import LacksColumn
     from afcl.data.features import Embedding
     from afcl.exceptions import InputError
     from afcl.gaps import completed
-    from afcl.kernels import assign
     from afcl.runtime.results import (
         box_of,
         embedding_of,
@@ -63,9 +60,12 @@ def predict(
         read_result,
         write_text,
     )
+    from afcl.runtime.shape_files import places_in
 
     result = read_result(folder)
-    if result["centers"] is None:
+    box = box_of(result)
+    places = places_in(result, box)
+    if places is None:
         raise InputError(
             "this run's method has no centres: new rows cannot be labelled"
         )
@@ -85,10 +85,8 @@ def predict(
     for note in sites.notes:
         print(f"note: {note}", file=sys.stderr)
     (table,) = sites.tables
-    box = box_of(result)
-    centers = box.scale(np.array(result["centers"]))
-    rows = completed(box.scale(table.values), centers)
-    labels = table.in_input_order(assign(rows, centers)[0])
+    rows = completed(box.scale(table.values), places.means)
+    labels = table.in_input_order(places.label(rows))
     text = "".join(label_lines(labels, table.ids))
     if out is None:
         typer.echo(text, nl=False)

@@ -22,6 +22,7 @@ from afcl.cli.settings import (
     Holders,
     Seed,
     SeededNoise,
+    Shape,
     Stream,
     bounds,
     scale_of,
@@ -47,7 +48,7 @@ from afcl.cli.words import in_words
 from afcl.durable import disk_trouble
 from afcl.exceptions import PrivacyWarning, SmallClientsWarning, Stopped
 from afcl.occupied import occupied
-from afcl.registry import criteria, ways_to_write
+from afcl.registry import CONVEX, SHAPE, criteria, ways_to_write
 
 if TYPE_CHECKING:
     from afcl.core.protocol import AnyMethod
@@ -151,6 +152,7 @@ def run(
     criterion: Criterion = None,
     allow_one: AtLeastTwo = None,
     granularity: Granularity = None,
+    shape: Shape = None,
     seeded_noise: SeededNoise = None,
     contacts: Contacts = None,
     max_rounds: Rounds = None,
@@ -163,7 +165,8 @@ def run(
 ) -> None:
     """Cluster the rows of several sites together, without pooling them.
 
-    Writes result.json, centers.csv, path.csv, labels/SITE.csv and trace.jsonl.
+    Writes result.json, centers.csv, path.csv, labels/SITE.csv and trace.jsonl; of
+    clusters that are not round also cells.csv.
 
     The same command after an interruption continues where it stopped.
     """
@@ -382,6 +385,8 @@ def chosen_method(chosen: dict[str, Any]) -> tuple[AnyMethod, dict[str, Any], st
         return resolve(chosen)
     if chosen["preset"] != "default" or chosen["privacy"] is not None:
         raise InputError("--preset and --privacy belong to AFCL: leave out --method")
+    if chosen["shape"] not in (CONVEX, SHAPE):
+        raise InputError("--shape belongs to AFCL: leave it out, or --method")
     known = chosen["n_clusters"] is not None
     options = {"n_clusters": chosen["n_clusters"]} if known else {}
     return get_method(chosen["method"]), options, "rival"

@@ -12,6 +12,7 @@ import typer
 from afcl.cli.config import read_toml, unknown_key
 from afcl.cli.tables import LISTS, split_lists
 from afcl.exceptions import InputError
+from afcl.registry import SHAPE
 
 # ------------------------------------------------- options of more than one command
 
@@ -42,6 +43,13 @@ Granularity = Annotated[
     typer.Option(
         help="Which believable k is the answer: auto (the best), coarse (the "
         "smallest) or fine (the largest)."
+    ),
+]
+Shape = Annotated[
+    str | None,
+    typer.Option(
+        help="What clusters may look like: convex (round), connected (whatever hangs "
+        "together) or auto (whichever is seen)."
     ),
 ]
 SeededNoise = Annotated[
@@ -108,6 +116,7 @@ DEFAULTS: dict[str, Any] = {
     "criterion": "auto",
     "allow_one": True,
     "granularity": "auto",
+    "shape": SHAPE,
     "seeded_noise": False,
     "contacts": 3,
     "max_rounds": 100,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from afcl.registry import LEVELS
+from afcl.registry import CONNECTED, INDICES, LEVELS, OF_CONNECTED
 from afcl.reliance import (
     CLUSTERS,
     NO_CLUSTERS,
@@ -66,14 +66,19 @@ def in_words(result: dict[str, Any]) -> list[str]:
     told = result["sizes"] and not found_nothing(result)
     sizes = f": {_sizes(result['sizes'])} rows." if told else "."
     lines = [headline(result) + sizes]
-    score = result["scores"].get("silhouette")
+    shape = result.get("shape") or {}
+    index = CONNECTED if CONNECTED in result["scores"] else "silhouette"
+    if shape.get("name") == CONNECTED:
+        lines.append(f"They need not be round: {shape['reason']}.")
+    score = result["scores"].get(index)
     rivals = [
-        (level["scores"]["silhouette"], level["k"])
+        (level["scores"][index], level["k"])
         for level in result["path"]
-        if level["k"] != k and level["scores"].get("silhouette") is not None
+        if level["k"] != k and level["scores"].get(index) is not None
     ]
     if score is not None:
-        text = f"Silhouette (from summaries) {score:.3f}"
+        title = {**OF_CONNECTED, "silhouette": INDICES["silhouette"].title}[index]
+        text = f"{title.capitalize()} {score:.3f}"
         if rivals:
             score, k = max(rivals)
             text += f"; next best k = {k} with {score:.3f}"

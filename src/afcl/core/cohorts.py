@@ -422,7 +422,7 @@ def result(state: SecureState) -> Clustering:
     """Return the best level on what is known so far."""
     inner = _rebuilt(state).inner
     assert inner is not None
-    found = server.result(inner)
+    found = server.result(inner, len(state.answered), state.params.min_cell)
     extra = {**found.extra, "summed": len(state.spoken)}
     note = " ".join(filter(None, (_note(state), found.note)))
     return replace(found, extra=extra, note=note)

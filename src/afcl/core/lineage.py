@@ -51,6 +51,8 @@ class Answered:
         What stands for one unit of distance in every column.
     counts, means
         The cells it rests on.
+    places, place_labels
+        What rows are labelled by where clusters are not round; None: by their centres.
     """
 
     columns: tuple[str, ...]
@@ -60,6 +62,8 @@ class Answered:
     span: Floats
     counts: Ints
     means: Floats
+    places: Floats | None = None
+    place_labels: Ints | None = None
 
     @classmethod
     def of(cls, clustering: Clustering, box: Box, columns: Sequence[str]) -> Answered:
@@ -74,27 +78,37 @@ class Answered:
             cells = Cells(
                 np.rint(sizes).astype(np.int64), centers, np.zeros(len(sizes))
             )
+        places = clustering.places
+        labels = assign(cells.means, centers)[0]
+        if places is not None:
+            labels = places.label(cells.means)
         return cls(
             tuple(columns),
             box.unscale(centers),
-            _spreads(cells, centers) * box.span,
+            _spreads(cells, labels, centers) * box.span,
             clustering.sizes,
             box.span,
             cells.counts,
             box.unscale(cells.means),
+            None if places is None else box.unscale(places.means),
+            None if places is None else places.labels,
         )
 
     def labels(self, points: Floats) -> Ints:
-        """Return the nearest centre of every point."""
-        labels: Ints = assign(points / self.span, self.centers / self.span)[0]
-        return labels
+        """Return the cluster of every point: the nearest centre's or place's."""
+        known = self.centers if self.places is None else self.places
+        labels: Ints = assign(points / self.span, known / self.span)[0]
+        return labels if self.place_labels is None else self.place_labels[labels]
 
     def by_centers(self) -> Answered:
-        """Return the same without its cells: its clusters stand for them, alike."""
-        alike = np.ones(len(self.centers), dtype=np.int64)
-        return replace(
-            self, sizes=alike.astype(float), counts=alike, means=self.centers
-        )
+        """Return the same without its cells: its clusters stand for them, alike.
+
+        Clusters that are not round are where their places are.
+        """
+        alike, means = np.ones(len(self.centers)), self.centers
+        means = means if self.places is None else self.places
+        counts = np.ones(len(means), dtype=np.int64)
+        return replace(self, sizes=alike, counts=counts, means=means)
 
     def only(self, columns: tuple[str, ...]) -> Answered:
         """Return the same in these columns alone."""
@@ -108,6 +122,7 @@ class Answered:
             spreads=self.spreads[:, at],
             span=self.span[at],
             means=self.means[:, at],
+            places=None if self.places is None else self.places[:, at],
         )
 
 
@@ -200,14 +215,13 @@ def succeeded(
     return found, tuple(changes)
 
 
-def _spreads(cells: Cells, centers: Floats) -> Floats:
+def _spreads(cells: Cells, labels: Ints, centers: Floats) -> Floats:
     """Return the root mean square distance from the centre, by cluster and column.
 
     What lies within a cell is known over all columns together, and is taken to be alike
     in each.
     """
     k, width = centers.shape
-    labels = assign(cells.means, centers)[0]
     counts = cells.counts.astype(np.float64)
     away = counts[:, None] * (cells.means - centers[labels]) ** 2
     away += cells.scatters[:, None] / width
@@ -389,7 +403,8 @@ class Lineage:
 
     def parts(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Return it as JSON and arrays."""
-        kept = {} if self.last is None else asdict(self.last)
+        known = {} if self.last is None else asdict(self.last)
+        kept = {name: each for name, each in known.items() if each is not None}
         described = {
             "answers": [asdict(answer) for answer in self.answers],
             "used": self.used,

@@ -21,6 +21,7 @@ import numpy as np
 
 from afcl._typing import AnyArray, ClientId, Floats, Ints
 from afcl.exceptions import RejectedMessage
+from afcl.kernels import assign
 from afcl.scale import Box, Ranges
 
 UNSTAMPED: ClientId = -1
@@ -90,6 +91,43 @@ class Cells:
         if self.offsets is None:
             return np.array([len(self)])
         return np.diff(self.offsets)
+
+
+@payload
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where clusters are that need not be round: a row is of the nearest one's.
+
+    Reveals to every client positions and their clusters, no counts: means of at least
+    `min_cell` rows of two clients or more, and seeds, which it knows already; see
+    :func:`afcl.core.shapes.places_of`.
+    """
+
+    means: Floats
+    labels: Ints
+
+    def check(self, width: int, k: int) -> None:
+        """Refuse what cannot be the places of k clusters in so many columns."""
+        means, labels = self.means, self.labels
+        refuse_unless(
+            means.ndim == 2
+            and means.shape[0] > 0
+            and means.shape[1] == width
+            and means.dtype == np.float64
+            and bool(np.isfinite(means).all()),
+            f"places must be finite points of {width} columns",
+        )
+        refuse_unless(
+            labels.shape == means.shape[:1]
+            and labels.dtype == np.int64
+            and bool(np.all((labels >= 0) & (labels < k))),
+            "places must be those of clusters",
+        )
+
+    def label(self, X: Floats) -> Ints:
+        """Return the cluster of every row."""
+        found: Ints = self.labels[assign(X, self.means)[0]]
+        return found
 
 
 @payload

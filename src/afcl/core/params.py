@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from afcl.core.tasks import Threshold
 from afcl.exceptions import InputError
-from afcl.registry import LEVELS, PrivacyLevel, criteria
+from afcl.registry import LEVELS, SHAPE, SHAPES, PrivacyLevel, criteria
 
 #: More cells per square root of rows than any client has.
 MOST_PER_ROOT = 1e6
@@ -90,6 +90,9 @@ class DefaultParams:
     granularity
         Which of the levels that can be believed is the answer: the rule's (`auto`), the
         one with the fewest (`coarse`) or the most (`fine`) clusters.
+    shape
+        What clusters may look like: `convex`, `connected`, or `auto`, connected where
+        that is seen to be better; see :mod:`core.connected`.
     """
 
     n_seeds: int | None = None
@@ -109,6 +112,7 @@ class DefaultParams:
     max_cells: int = 1 << 20
     allow_one: bool = True
     granularity: str = "auto"
+    shape: str = SHAPE
 
     def __post_init__(self) -> None:
         _require_auto_or_one("n_seeds", self.n_seeds)
@@ -141,6 +145,10 @@ class DefaultParams:
             self.granularity in GRANULARITIES,
             f"granularity must be one of {', '.join(GRANULARITIES)}, not "
             f"{self.granularity!r}",
+        )
+        _require(
+            self.shape in SHAPES,
+            f"shape must be one of {', '.join(SHAPES)}, not {self.shape!r}",
         )
         _require(
             0 < self.cells_per_root <= MOST_PER_ROOT,

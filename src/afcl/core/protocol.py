@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
-from afcl.core.messages import Broadcast, Cells, Hello, Left, Update
+from afcl.core.messages import Broadcast, Cells, Hello, Left, Places, Update
 from afcl.kernels import assign
+
+if TYPE_CHECKING:
+    from afcl.core.connected import Connected
 
 Message: TypeAlias = Hello | Update | Left
 Scores: TypeAlias = dict[str, float | None]
@@ -159,6 +162,12 @@ class Clustering:
     cells
         What the server heard, condensed to a few hundred cells, where it hears cells.
         They stay with the server: no message holds them.
+    connected
+        Where clusters need not be round: the cells by cluster, and their tree; `path`
+        and `merges` are of it, and `centers` are the means of all rows of a cluster.
+        It stays with the server, too.
+    places
+        What rows are labelled by then, here and at the sites.
     """
 
     centers: Floats | None
@@ -171,11 +180,18 @@ class Clustering:
     note: str = ""
     trust: Trust | None = None
     cells: Cells | None = None
+    connected: Connected | None = None
+    places: Places | None = None
 
     @property
     def k(self) -> int:
         """Number of clusters."""
         return int(self.sizes.shape[0])
+
+    @property
+    def landmarks(self) -> Floats | None:
+        """What a row is labelled by the nearest of: places, or centres."""
+        return self.centers if self.places is None else self.places.means
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +258,10 @@ class Method(Protocol[ParamsT, StateT]):
     def parameters(self, **options: Any) -> ParamsT:
         """Validate keyword options and return frozen parameters."""
         ...
+
+    def told(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options that clients are told; others concern the server alone."""
+        return options
 
     def settle(self, params: ParamsT, n_rows: int) -> ParamsT:
         """Fix what depends on the number of rows, once that is agreed."""

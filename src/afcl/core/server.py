@@ -19,6 +19,7 @@ from afcl.core.budget import within_budget
 from afcl.core.cells import exchange, nothing
 from afcl.core.checks import check_hello, check_update
 from afcl.core.condense import condense_cells
+from afcl.core.connected import Connected, connected
 from afcl.core.indices import choose, goodness
 from afcl.core.messages import (
     Batch,
@@ -30,14 +31,18 @@ from afcl.core.messages import (
     Update,
     refuse_unless,
 )
-from afcl.core.protocol import Clustering, Diagnostics, PathLevel
+from afcl.core.protocol import Clustering, Diagnostics, PathLevel, Trust, server_rng
+from afcl.core.shapes import SEVERAL, believed, path_of, places_of
 from afcl.core.state import ServerState
 from afcl.core.trust import judged
+from afcl.registry import CONVEX
 
 #: Bytes by which a hello is known again.
 DIGEST = 16
 #: Cells that an answer is kept with, at most.
 TOLD = 512
+#: Purpose of the server's draws.
+BELIEVING = 4
 
 # ------------------------------------------------------------------ absorbing
 
@@ -280,8 +285,14 @@ def chosen(state: ServerState) -> PathLevel:
     return levels[choose(levels, params.criterion, params.band, state.most)]
 
 
-def result(state: ServerState) -> Clustering:
-    """R7: the answer so far and the path, candidates with their newest figures."""
+def result(
+    state: ServerState, summed: int = 0, smallest: int | None = None
+) -> Clustering:
+    """R7: the answer so far and the path, candidates with their newest figures.
+
+    The first `summed` of the clients are not one site each but sums over several;
+    `smallest` is the smallest cell, if the parameters' is another one.
+    """
     best = chosen(state)
     path = {level.k: level for level in state.levels}
     for i in np.argsort(goodness(state.candidates, "silhouette"), kind="stable"):
@@ -289,6 +300,10 @@ def result(state: ServerState) -> Clustering:
     path[best.k] = best
     levels = [path[k] for k in sorted(path)]
     level, trust = judged(state, best, levels)
+    if state.params.shape != CONVEX:
+        found = connected(state.bag(), level, state.params)
+        if found is not None:
+            return _connected(state, found, trust, summed, smallest)
     level = level or rebuild.one_cluster(state.bag())
     order = np.argsort(-level.sizes, kind="stable")
     stabilities = tuple(trust.stabilities[i] for i in order)
@@ -304,6 +319,39 @@ def result(state: ServerState) -> Clustering:
         _note(state, level.k),
         replace(trust, stabilities=stabilities),
         condense_cells(state.bag(), TOLD),
+    )
+
+
+def _connected(
+    state: ServerState,
+    found: Connected,
+    trust: Trust,
+    summed: int,
+    smallest: int | None,
+) -> Clustering:
+    """Return the answer whose clusters need not be round."""
+    params, bag, owners = state.params, state.bag(), state.owners()
+    assert state.seeds is not None
+    owners[(owners >= 0) & (owners < summed)] = SEVERAL
+    least = params.min_cell if smallest is None else smallest
+    path = path_of(found)
+    k = int(found.labels.max()) + 1
+    answer = next(level for level in path if level.k == k)
+    # Rows that no cell tells of are taken to be like the others.
+    sizes = answer.sizes * (state.total_rows() / answer.sizes.sum())
+    return Clustering(
+        answer.centers,
+        sizes,
+        answer.scores,
+        path,
+        state.seeds,
+        found.merges,
+        _condensed(state),
+        "",
+        believed(trust, found, params, server_rng(state.seed, BELIEVING, 0)),
+        condense_cells(bag, TOLD),
+        found,
+        places_of(bag, owners, found, state.seeds, least),
     )
 
 

@@ -151,6 +151,16 @@ class ServerState:
         own = [self.memory[client] for client in sorted(self.memory)]
         return union(own if self.pooled.cells is None else [*own, self.pooled.cells])
 
+    def owners(self) -> Ints:
+        """Return whose every cell of :meth:`bag` is; -1: of several clients."""
+        whose = [
+            client + np.repeat(np.arange(len(cells.sizes)), cells.sizes)
+            for client, cells in sorted(self.memory.items())
+        ]
+        pool = 0 if self.pooled.cells is None else len(self.pooled.cells)
+        alone = min(self.pooled.clients) if len(self.pooled.clients) == 1 else -1
+        return np.concatenate([*whose, np.full(pool, alone, dtype=np.int64)])
+
     def total_rows(self) -> int:
         """Return the rows of all clients that said hello."""
         return sum(total(rows) for rows in self.rows.values())

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.core.messages import payload, refuse_unless
+from afcl.core.messages import Places, payload, refuse_unless
 from afcl.core.protocol import Clustering, PathLevel, Scores
 from afcl.scale import Box
 from afcl.texts import plain
@@ -191,7 +191,8 @@ class Answer:
     """A clustering as it travels to the clients at the end.
 
     Reveals to every client the centres, sizes and scores of every k considered, and
-    what the method keeps for labelling rows.
+    what the method keeps for labelling rows; of clusters that are not round their
+    places. Without these it is what it has always been.
     """
 
     centers: Any
@@ -201,6 +202,7 @@ class Answer:
     path: tuple[AnswerLevel, ...]
     names: tuple[str, ...]
     values: tuple[Any, ...]
+    places: Places | None = None
 
     @classmethod
     def of(cls, clustering: Clustering) -> Answer:
@@ -215,16 +217,20 @@ class Answer:
             tuple(AnswerLevel.of(level, indices) for level in clustering.path),
             names,
             tuple(clustering.extra[name] for name in names),
+            clustering.places,
         )
 
     def clustering(self) -> Clustering:
         """Return the clustering again (without seeds and merges)."""
+        if self.places is not None:
+            self.places.check(np.atleast_2d(self.centers).shape[1], self.sizes.shape[0])
         return Clustering(
             self.centers,
             self.sizes,
             _scores(self.indices, self.scores),
             tuple(level.level(self.indices) for level in self.path),
             extra=dict(zip(self.names, self.values, strict=True)),
+            places=self.places,
         )
 
 

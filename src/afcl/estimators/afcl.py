@@ -105,6 +105,11 @@ class AFCL(FederatedClusterer):
     granularity : {"auto", "coarse", "fine"}, default="auto"
         Which of several believable k (`levels_`) is the answer: the best one, the
         smallest or the largest. See docs/how-to/number-of-clusters.md.
+    shape : {"convex", "connected", "auto"}, default="auto"
+        What clusters may look like: round ones; whatever hangs together, such as rings
+        and chains; or that where it is seen in what the clients said (which is not
+        looked at with a `criterion` or `granularity` other than `auto`). See
+        docs/how-to/shapes.md.
     seeded_noise : bool, default=False
         Whether the noise of `dp` follows from `random_state` too, so that a simulation
         can be repeated; then it guarantees nothing. By default it comes from the
@@ -158,6 +163,16 @@ class AFCL(FederatedClusterer):
         How much of every cluster comes back on average, 0 to 1.
     levels_ : ndarray of int
         Every k that can be believed, the answer's own among them.
+    shape_ : dict or None
+        What the clusters look like: `name` is "convex" or "connected", `reason` says
+        why. None where the method knows no shapes.
+    cells_ : dict or None
+        Of connected clusters, the cells they consist of: `means`, in the units of the
+        data, and `rows`. None of convex ones, as are the next two.
+    cell_labels_ : ndarray of shape (n_cells,) or None
+        The cluster of every cell.
+    cell_sparse_ : ndarray of bool of shape (n_cells,) or None
+        Which cells are much sparser than their cluster: rows there may be outliers.
     n_rounds_ : int
         Rounds the run took.
     upload_bytes_ : int
@@ -231,6 +246,7 @@ class AFCL(FederatedClusterer):
         max_cells: int = 1 << 20,
         allow_one: bool = True,
         granularity: Literal["auto", "coarse", "fine"] = "auto",
+        shape: Literal["convex", "connected", "auto"] = "auto",
         seeded_noise: bool = False,
         ordinal: Mapping[str, Sequence[str]] | None = None,
         device: str = "auto",
@@ -261,6 +277,7 @@ class AFCL(FederatedClusterer):
         self.max_cells = max_cells
         self.allow_one = allow_one
         self.granularity = granularity
+        self.shape = shape
         self.seeded_noise = seeded_noise
         self.ordinal = ordinal
         self.device = device

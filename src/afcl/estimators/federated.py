@@ -18,7 +18,7 @@ from afcl.core.lineage import Answered
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.data.features import Embedding
 from afcl.data.mixed import has_texts, rows_of
-from afcl.estimators import storage, trust
+from afcl.estimators import shape, storage, trust
 from afcl.estimators.answers import NumberedAnswers
 from afcl.estimators.clients import Table, aligned, is_source
 from afcl.estimators.keeping import Keeping
@@ -82,6 +82,10 @@ class FederatedClusterer(
     k_confidences_: dict[int, float]
     cluster_stability_: Floats
     levels_: Ints
+    shape_: dict[str, Any] | None
+    cells_: dict[str, Any] | None
+    cell_labels_: Ints | None
+    cell_sparse_: Any
     _fit_rows: list[Floats] | None
     _embedding: Embedding | None = None
     #: The most copies of a row that a fit works on: its largest weight.
@@ -97,6 +101,13 @@ class FederatedClusterer(
     def _noise_is_seeded(self) -> bool:
         """Whether noise follows from `random_state`, as everything else does."""
         return True
+
+    def _shape(self) -> str | None:
+        """Return the shape of clusters that was asked for, None: there is one only."""
+        asked = self.get_params(deep=False)
+        return (
+            asked.get("shape") if asked.get("preset", "default") == "default" else None
+        )
 
     def _doubts(self, sizes: list[int], clustering: Clustering) -> list[Warning]:
         """Say what the user should know of the answer; clients have these `sizes`."""
@@ -407,6 +418,7 @@ class FederatedClusterer(
             None if clustering.centers is None else box.unscale(clustering.centers)
         )
         self.path_ = KPath.of(clustering.path, box)
+        self.__dict__.update(shape.attributes(clustering, box, self._shape()))
 
     def __sklearn_tags__(self) -> Any:
         """Say that missing values are allowed where something is done about them."""

@@ -13,10 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from afcl._typing import AnyArray, Bools, Floats, Ints
 from afcl.core.lineage import Answered, Lineage
 from afcl.core.protocol import AnyMethod, Clustering
-from afcl.estimators import spreads
+from afcl.estimators import shape, spreads
 from afcl.estimators.rows import kept_rows, without_gaps
 from afcl.exceptions import InputError
-from afcl.kernels import assign
 from afcl.scale import Box
 
 
@@ -60,7 +59,7 @@ class OnNewRows(TransformerMixin):
         rows, kept = self._new_rows(X)
         labels = np.full(rows.shape[0], -1, dtype=np.int64)
         method, _ = self._method()
-        scaled = without_gaps(self._box.scale(rows[kept]), self._raw.centers)
+        scaled = without_gaps(self._box.scale(rows[kept]), self._raw.landmarks)
         labels[kept] = self._rank[method.label(self._raw, scaled, None, None)]
         return labels
 
@@ -173,7 +172,8 @@ class OnNewRows(TransformerMixin):
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            Nearest centre of the path's level k.
+            Nearest centre of the path's level k; where clusters are not round, the
+            cluster of that level at the nearest place.
         """
         check_is_fitted(self, "n_clusters_")
         levels = {level.k: level for level in self._clustering.path}
@@ -185,9 +185,9 @@ class OnNewRows(TransformerMixin):
         given = np.concatenate(self._fit_rows or ()) if X is None else X
         rows, kept = self._new_rows(given)
         labels = np.full(rows.shape[0], -1, dtype=np.int64)
-        centers = levels[k].centers
-        scaled = without_gaps(self._box.scale(rows[kept]), centers)
-        labels[kept] = assign(scaled, centers)[0]
+        places = shape.places_at(self._clustering, levels[k])
+        scaled = without_gaps(self._box.scale(rows[kept]), places.means)
+        labels[kept] = places.label(scaled)
         return labels
 
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:

@@ -19,7 +19,7 @@ from afcl.core.lineage import Lineage
 from afcl.core.protocol import Clustering, Merge, PathLevel, Trust
 from afcl.data.features import Embedding, Feature
 from afcl.durable import replacing
-from afcl.estimators import trust
+from afcl.estimators import shape, trust
 from afcl.exceptions import InputError
 from afcl.scale import Box
 from afcl.trace import Trace
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Of the files; a change that old readers cannot read raises it.
 FORMAT = 1
+#: Of models whose clusters are not round: who knows centres only cannot read them.
+CONNECTED_FORMAT = 2
 #: What arrays of the last answer, as the next is compared with it, begin with.
 LAST = "last_"
 
@@ -49,7 +51,7 @@ def save(model: FederatedClusterer, folder: Path) -> None:
         "box_walls": np.array(bool(model._box.walls)),
     }
     description = {
-        "format": FORMAT,
+        "format": FORMAT if model._raw.connected is None else CONNECTED_FORMAT,
         "class": type(model).__name__,
         "params": plain_params(model),
         "n_features": model.n_features_in_,
@@ -83,10 +85,10 @@ def load(kind: type[ModelT], folder: Path) -> ModelT:
     except (OSError, ValueError) as error:
         raise InputError(f"{folder} holds no saved model: {error}") from error
     found, written = description.get("class"), description.get("format")
-    if written != FORMAT or found != kind.__name__:
+    if written not in (FORMAT, CONNECTED_FORMAT) or found != kind.__name__:
         raise InputError(
             f"{folder} holds a {found} of format {written}, "
-            f"not a {kind.__name__} of format {FORMAT}"
+            f"not a {kind.__name__} of format {FORMAT} or {CONNECTED_FORMAT}"
         )
     model = kind(**_params(description["params"]))
     model.n_features_in_ = description["n_features"]
@@ -148,12 +150,15 @@ def without_rows(state: dict[str, Any]) -> dict[str, Any]:
 def up_to_date(state: dict[str, Any]) -> dict[str, Any]:
     """Return a pickle's attributes as of today: without rows, with what is new since.
 
-    Pickles of before know nothing of how far the answer can be believed.
+    Older pickles know nothing of clusters that are not round, still older ones nothing
+    of how far the answer can be believed.
     """
     kept = without_rows(state)
     if "n_clusters_" not in kept:
         return kept
     kept = {"cluster_spreads_": None, "_result": None, **kept}
+    if "shape_" not in kept:
+        kept |= _of_round_clusters(kept)
     if "structure_" in kept:
         return kept
     for name in ("_clustering", "_raw"):
@@ -163,6 +168,18 @@ def up_to_date(state: dict[str, Any]) -> dict[str, Any]:
 
 def _known(name: str, array: AnyArray | None) -> dict[str, AnyArray]:
     return {} if array is None else {name: array}
+
+
+def _of_round_clusters(kept: dict[str, Any]) -> dict[str, Any]:
+    """Return what is new of an older model; what it holds is completed in place."""
+    for name in ("_clustering", "_raw"):
+        for new in ("cells", "connected", "places"):
+            object.__setattr__(kept[name], new, None)
+    last = kept["_lineage"].last if "_lineage" in kept else None
+    if last is not None:
+        for new in ("places", "place_labels"):
+            object.__setattr__(last, new, None)
+    return shape.attributes(kept["_clustering"], kept["_box"], None)
 
 
 def _held(client_labels: list[Any]) -> list[Ints]:
@@ -216,6 +233,9 @@ def _dump(
             keep(f"extra_{name}", value)
             value = {"array": True}
         extra[name] = value
+    connected, more = shape.dump(clustering)
+    for name, array in more.items():
+        keep(name, array)
     return {
         "centers": keep("centers", clustering.centers),
         "seeds": keep("seeds", clustering.seeds),
@@ -226,6 +246,7 @@ def _dump(
         "extra": extra,
         "note": clustering.note,
         "trust": None if clustering.trust is None else asdict(clustering.trust),
+        **({} if connected is None else {"connected": connected}),
     }
 
 
@@ -248,16 +269,20 @@ def _read(
         name: get(f"extra_{name}") if value == {"array": True} else value
         for name, value in description["extra"].items()
     }
+    merges = tuple(Merge(*merge) for merge in description["merges"])
+    connected, places = shape.read(description.get("connected"), get, merges)
     return Clustering(
         get("centers"),
         get("sizes"),
         description["scores"],
         path,
         get("seeds"),
-        tuple(Merge(*merge) for merge in description["merges"]),
+        merges,
         extra,
         description.get("note", ""),
         _trust(description.get("trust")),
+        connected=connected,
+        places=places,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from afcl.durable import replacing
 from afcl.exceptions import InputError
+from afcl.registry import CONNECTED
 
 Format: TypeAlias = Literal["onnx", "pmml", "json"]
 
@@ -64,7 +65,7 @@ def write_export(
 
 def _needs_centers(result: Mapping[str, Any], kind: str) -> None:
     """Refuse what has no centres; the one place that says so."""
-    if result.get("cell_labels") is not None and kind != "json":
+    if (result.get("shape") or {}).get("name") == CONNECTED and kind != "json":
         raise InputError(
             f"{kind} holds scaling and nearest centre, the clusters of this answer are "
             "labelled cells: export to json"

@@ -16,6 +16,11 @@ HOW = (
     "of the center in scaled_centers at the smallest Euclidean distance, the first one "
     "of several. Leave columns without a value out of the distance."
 )
+#: The same where clusters are not round.
+HOW_PLACES = HOW.replace(
+    "the label is the number, from 0 on, of the center in scaled_centers at the",
+    "the label is that in place_labels of the point in scaled_places at the",
+)
 #: What is added where a scale has walls.
 WALLS = (
     " The scale has walls (docs/decisions/0028-hostile-sites.md): values far outside "
@@ -28,11 +33,19 @@ def content(result: Mapping[str, Any]) -> bytes:
     scale = result["scale"]
     low, span = scale["low"], scale["span"]
     walls = bool(scale.get("walls"))
+    places = result.get("places")
+
+    def scaled(points: list[list[float]]) -> list[list[float]]:
+        return [
+            [(x - a) / s for x, a, s in zip(point, low, span, strict=True)]
+            for point in points
+        ]
+
     described = {
         "format": "afcl nearest centre",
         "format_version": FORMAT,
         "afcl_version": result["versions"]["afcl"],
-        "how": HOW + (WALLS if walls else ""),
+        "how": (HOW_PLACES if places else HOW) + (WALLS if walls else ""),
         "columns": result["columns"],
         "features": result.get("features", []),
         "dates": result.get("dates", []),
@@ -42,10 +55,10 @@ def content(result: Mapping[str, Any]) -> bytes:
         "n_clusters": result["n_clusters"],
         "sizes": result["sizes"],
         "centers": result["centers"],
-        "scaled_centers": [
-            [(x - a) / s for x, a, s in zip(center, low, span, strict=True)]
-            for center in result["centers"]
-        ],
+        "scaled_centers": scaled(result["centers"]),
         "privacy": result["parameters"].get("privacy"),
     }
+    if places:
+        described["scaled_places"] = scaled(places["points"])
+        described["place_labels"] = places["clusters"]
     return (json.dumps(described, indent=2, allow_nan=False) + "\n").encode()

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import ParamSpec, TypeVar
 
 from afcl.exceptions import InputError
-from afcl.kernels import reference, reference_paper
+from afcl.kernels import reference, reference_paper, reference_ways
 from afcl.parts import BLOCK as BLOCK
 
 __all__ = [
@@ -34,12 +34,14 @@ __all__ = [
     "lloyd",
     "microaggregate",
     "plus_plus",
+    "shortest_ways",
     "silhouettes",
     "squared_distances",
     "sums",
     "tally",
     "valleys",
     "ward",
+    "ward_of_distances",
 ]
 
 CHOICES = ("auto", "reference", "native")
@@ -143,6 +145,12 @@ join_seeds = _either(
 )
 microaggregate = _either(
     reference.microaggregate, lambda X, smallest: X.size * X.shape[0] // smallest
+)
+shortest_ways = _either(
+    reference_ways.shortest_ways, lambda steps: steps.size * steps.shape[0]
+)
+ward_of_distances = _either(
+    reference_ways.ward_of_distances, lambda counts, squares: squares.size
 )
 compete = _either(
     reference_paper.compete,

@@ -26,3 +26,5 @@ from afcl.kernels.passes import valleys as valleys
 from afcl.kernels.path import crowding as crowding
 from afcl.kernels.path import levels as levels
 from afcl.kernels.path import ward as ward
+from afcl.kernels.ways import shortest_ways as shortest_ways
+from afcl.kernels.ways import ward_of_distances as ward_of_distances

@@ -12,14 +12,14 @@ settled by the state it begins with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from afcl._typing import ClientId, Floats
+from afcl._typing import ClientId, Floats, Ints
 from afcl.core import cohorts, server
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Batch, Broadcast, Hello, Update
@@ -40,6 +40,7 @@ from afcl.core.tasks import Masks
 from afcl.privacy import he
 from afcl.privacy.levels import HE, level_for, parse_level
 from afcl.privacy.protection import protection
+from afcl.registry import CONVEX
 
 #: What the server knows: of every client, or (level `secure`) of cohorts.
 State: TypeAlias = ServerState | SecureState
@@ -79,6 +80,12 @@ class Afcl(Method[DefaultParams, State]):
         """Validate options; the privacy level is written in one way from here on."""
         params = from_options(DefaultParams, self.name, options)
         return replace(params, privacy=str(level_for("default", params.privacy)))
+
+    def told(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leave out that clusters are round, as they are for clients of any version."""
+        if options.get("shape") != CONVEX:
+            return options
+        return {name: given for name, given in options.items() if name != "shape"}
 
     # ------------------------------------------------------------------ clients
 
@@ -196,6 +203,14 @@ class Afcl(Method[DefaultParams, State]):
         """Return the best level, and the whole path."""
         answer: Clustering = _server(state).result(state)
         return answer
+
+    def label(
+        self, clustering: Clustering, X: Floats, memory: Any, client: ClientId | None
+    ) -> Ints:
+        """Label rows by the nearest centre, or place where clusters are not round."""
+        if clustering.places is not None:
+            return clustering.places.label(X)
+        return super().label(clustering, X, memory, client)
 
     def progress(self, state: State) -> Diagnostics:
         """Numbers worth showing."""

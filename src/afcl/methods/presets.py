@@ -12,6 +12,7 @@ from afcl.core.protocol import AnyMethod
 from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.privacy import default_level, level_for
+from afcl.registry import CONVEX, SHAPE
 
 PRESETS = {"default": "afcl", "paper": "afcl-paper", "matlab": "afcl-matlab"}
 
@@ -34,6 +35,12 @@ def resolve(arguments: Mapping[str, Any]) -> tuple[AnyMethod, dict[str, Any], st
         )
     privacy = arguments.get("privacy")
     level = str(level_for(preset, privacy))
+    shape = arguments.get("shape", SHAPE)
+    if preset != "default" and shape not in (CONVEX, SHAPE):
+        raise InputError(
+            f"preset {preset} knows round clusters only: leave out shape={shape!r}, or "
+            "use the default preset"
+        )
     names = _DEFAULT if preset == "default" else _PAPER
     options = {name: arguments[name] for name in names if name in arguments}
     if privacy is not None:

@@ -112,6 +112,11 @@ def _profile(run: RunFolder) -> Html:
         "mean, measured against the column's range. Columns that part the clusters "
         "most come first."
     )
+    if run.shape is not None:
+        legend += (
+            " Of a cluster that is not round it is the mean of its rows, and may lie "
+            "where it has none."
+        )
     if run.categories:
         legend += " Of a category it is the share of rows that have this level."
     if run.trust and run.trust.stabilities:

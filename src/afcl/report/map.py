@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The map: centres, seeds and the ways the seeds went; at a site also its own rows."""
+"""The map: centres, seeds and the ways the seeds went; at a site also its own rows.
+
+Of clusters that are not round it shows the cells they consist of instead.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.report.markup import Html, count, join, note, number, section, tag
 from afcl.report.run_folder import MEMBER, RunFolder
+from afcl.report.shape_facts import ShapeFacts
 from afcl.report.svg import (
     WIDTH,
     Scale,
@@ -49,7 +53,7 @@ class Plane:
 
 def map_section(run: RunFolder) -> Html:
     """Return the section with the map."""
-    versions = seed_versions(run)
+    versions = [] if run.shape is not None else seed_versions(run)
     centers = None if run.centers is None else run.scaled(run.centers)
     if not versions and centers is None:
         why = "There are no centres to draw yet."
@@ -121,6 +125,8 @@ def plane_of(
 ) -> Plane:
     """Return the plane the map lies in."""
     known = [centers, versions[-1] if versions else None]
+    if run.shape is not None:
+        known = [run.scaled(run.shape.points)]
     cloud = np.concatenate([points for points in known if points is not None])
     width = cloud.shape[1]
     names = run.columns if len(run.columns) == width else ()
@@ -129,7 +135,8 @@ def plane_of(
         return _coordinates(run, width, names, units)
     if rows is not None and cloud.shape[0] < 3:
         cloud = np.concatenate([cloud, rows])
-    return _principal(cloud)
+    what = "centres and seeds" if run.shape is None else f"the {run.shape.noun}s"
+    return _principal(cloud, what)
 
 
 def _coordinates(
@@ -152,7 +159,7 @@ def _coordinates(
     return Plane(flat, shown[0], shown[1], f"The two columns themselves, {where}.")
 
 
-def _principal(cloud: Floats) -> Plane:
+def _principal(cloud: Floats, what: str) -> Plane:
     middle = cloud.mean(axis=0)
     _, strength, axes_ = np.linalg.svd(cloud - middle, full_matrices=False)
     variance = strength**2
@@ -165,10 +172,10 @@ def _principal(cloud: Floats) -> Plane:
         return there
 
     description = (
-        f"{cloud.shape[1]} columns, seen from where centres and seeds lie furthest "
-        "apart (the first two principal components, in the agreed scale): the plane "
-        f"keeps {share:.0%} of their spread. Things that are close on it may still "
-        "differ in what it leaves out."
+        f"{cloud.shape[1]} columns, seen from where {what} lie furthest apart (the "
+        "first two principal components, in the agreed scale): the plane keeps "
+        f"{share:.0%} of their spread. Things that are close on it may still differ in "
+        "what it leaves out."
     )
     return Plane(flat, "first component", "second component", description)
 
@@ -187,7 +194,10 @@ def _draw(
     ways = [plane.flat(seeds) for seeds in versions]
     middles = None if centers is None else plane.flat(centers)
     dots = None if rows is None else plane.flat(rows)
-    seen = [p for p in (*ways, middles, dots) if p is not None]
+    cells = None if run.shape is None else plane.flat(run.scaled(run.shape.points))
+    if cells is not None and run.shape is not None:
+        middles = None  # a ring has its centre elsewhere
+    seen = [p for p in (*ways, middles, dots, cells) if p is not None]
     cloud = np.concatenate(seen)
     x_range, y_range = padded(cloud[:, 0].tolist()), padded(cloud[:, 1].tolist())
     x = Scale(*x_range, 56.0, WIDTH - 16)
@@ -206,6 +216,9 @@ def _draw(
     if middles is not None:
         parts.append(_centers(run, middles, x, y))
     caption = _caption(middles, ways)
+    if cells is not None and run.shape is not None:
+        parts.append(_cells(run.shape, cells, x, y))
+        caption = _caption_of_cells(run.shape)
     return join(
         figure("Map of the clusters", caption, *parts, height=HEIGHT, class_="map"),
         note(caption),
@@ -223,6 +236,50 @@ def _caption(middles: Floats | None, ways: list[Floats]) -> str:
         parts.append(f"thin lines are their ways through {len(ways)} versions")
     text = "; ".join(parts) + "."
     return text[0].upper() + text[1:]
+
+
+def _caption_of_cells(facts: ShapeFacts) -> str:
+    if facts.rows is None:
+        return (
+            "Small marks are the places by which rows are labelled; every cluster is "
+            "numbered once."
+        )
+    text = (
+        "Small marks are the cells, bigger for more rows; every cluster is numbered "
+        "once."
+    )
+    if facts.sparse is not None and facts.sparse.any():
+        text += (
+            f" Hollow ones, {int(facts.sparse.sum())}, are much sparser than their "
+            "clusters: rows there may be outliers."
+        )
+    return text
+
+
+def _cells(facts: ShapeFacts, points: Floats, x: Scale, y: Scale) -> Html:
+    """Draw cells, or places, by cluster; the numbers stand on top of them."""
+    rows, sparse = facts.rows, facts.sparse
+    most = 1 if rows is None else int(rows.max())
+    discs: list[object] = []
+    for i, (a, b) in enumerate(points.tolist()):
+        c, r = int(facts.clusters[i]), 4.0
+        tip = f"A {facts.noun} of cluster {c}"
+        if rows is not None:
+            r = 3.0 + 5.0 * (int(rows[i]) / most) ** 0.5
+            tip += f": {count(int(rows[i]), 'row')}"
+        kind = f"cell fill {colour(c)}"
+        if sparse is not None and sparse[i]:
+            kind, tip = f"cell sparse stroke {colour(c)}", f"{tip}, sparse"
+        discs.append(mark("path", tip, kind, d=shape(c, x(a), y(b), r)))
+    for i in facts.leading():
+        c, (a, b) = int(facts.clusters[i]), points[i].tolist()
+        at = {"cx": x(a), "cy": y(b), "r": 10.0}
+        discs.append(mark("circle", f"Cluster {c}", f"center fill {colour(c)}", **at))
+        over = hatch(c)
+        if over is not None:
+            discs.append(tag("circle", fill=over, class_="bar-hatch", **at))
+        discs.append(cluster_number(c, x(a), y(b) + 4))
+    return marks(discs, label=f"{facts.noun}s")
 
 
 def _rows(points: Floats, labels: Ints, x: Scale, y: Scale) -> Html:

@@ -31,7 +31,8 @@ def path_section(run: RunFolder) -> Html:
     better = "Higher" if higher_is_better(run.criterion) else "Lower"
     about = f"{better} is better. Every k on the path was considered."
     if tree is not None:
-        about += " The tree shows which seeds were joined on the way, and the cut."
+        noun = "seeds" if run.shape is None else "cells"
+        about += f" The tree shows which {noun} were joined on the way, and the cut."
     names = _names(run)
     others = [
         _curve(run, name, small=True)

@@ -16,9 +16,11 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
+from afcl.registry import OF_CONNECTED
 from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR, reaches
 from afcl.report.levels import categories_of
 from afcl.report.past_answers import AnswerSummary, answers_of
+from afcl.report.shape_facts import ShapeFacts, shape_of
 from afcl.trace import Event, RunHistory, history_of, read_trace
 
 #: The answer; it is written last.
@@ -139,6 +141,8 @@ class RunFolder:
         columns are levels of a category.
     sites, rounds, note, suspicions, parameters, versions
         As in ``result.json``; of suspicions the texts.
+    shape
+        Where the clusters are, if they need not be round.
     orders
         Levels of the columns whose centres are mean ranks of these.
     low, span
@@ -162,6 +166,7 @@ class RunFolder:
     path: tuple[tuple[int, dict[str, float | None]], ...] = ()
     tree: Tree | None = None
     trust: TrustFacts | None = None
+    shape: ShapeFacts | None = None
     categories: dict[str, str] = field(default_factory=dict)
     sites: tuple[SiteSummary, ...] = ()
     rounds: int | None = None
@@ -203,8 +208,12 @@ class RunFolder:
     def criterion(self) -> str:
         """The index k was chosen by; `auto` looks at the silhouette first.
 
-        A method that does not have it is judged by the first index it has.
+        A method that does not have it is judged by the first index it has, and clusters
+        that are not round by an index of their own.
         """
+        own = [name for name in OF_CONNECTED if self.scores.get(name) is not None]
+        if own:
+            return own[0]
         asked = self.parameters.get("criterion")
         asked = asked or self.history.parameters.get("criterion")
         wanted = "silhouette" if asked in (None, "auto") else str(asked)
@@ -332,6 +341,7 @@ def _finished(
             ),
             "tree": _tree(result.get("tree")),
             "trust": _trust(result),
+            "shape": shape_of(result),
             "categories": categories_of(result),
             "sites": _sites(result),
             "rounds": result.get("rounds"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The merge tree of the seeds, its lowest branches folded when there are many."""
+"""The merge tree of seeds or cells, its lowest branches folded when there are many."""
 
 from __future__ import annotations
 
@@ -32,11 +32,16 @@ class TreeNode:
     clusters: tuple[int, ...] = ()
 
 
-def nodes_of(tree: Tree, nearest: list[int] | None = None) -> list[TreeNode]:
+def nodes_of(
+    tree: Tree, nearest: list[int] | None = None, cubes: bool = False
+) -> list[TreeNode]:
     """Return every node; the height is the root of what the merge costs.
 
-    `nearest`: every seed's cluster, if that is known.
+    `nearest`: every seed's cluster, if that is known. With `cubes` merges cost cubes of
+    distances and need not be in order: the height is the cube root of the dearest so
+    far.
     """
+    dearest = 0.0
     nodes = [
         TreeNode(size, (leaf,), 0.0, None, (nearest[leaf],) if nearest else ())
         for leaf, size in enumerate(tree.sizes)
@@ -44,7 +49,8 @@ def nodes_of(tree: Tree, nearest: list[int] | None = None) -> list[TreeNode]:
     for left, right, cost, size in tree.merges:
         seeds = nodes[left].seeds + nodes[right].seeds
         below = tuple(sorted({*nodes[left].clusters, *nodes[right].clusters}))
-        height = math.sqrt(max(cost, 0.0))
+        dearest = max(dearest, cost)
+        height = math.cbrt(dearest) if cubes else math.sqrt(max(cost, 0.0))
         nodes.append(TreeNode(size, seeds, height, (left, right), below))
     return nodes
 
@@ -56,7 +62,12 @@ def nearest_clusters(seeds: Floats, centers: Floats) -> list[int]:
 
 
 def cluster_of_seeds(run: RunFolder) -> list[int] | None:
-    """Return the cluster nearest to every seed, where seeds are the tree's leaves."""
+    """Return the cluster nearest to every seed, where seeds are the tree's leaves.
+
+    Cells that are the leaves have theirs.
+    """
+    if run.shape is not None:
+        return [int(cluster) for cluster in run.shape.clusters]
     steps = run.history.steps
     seeds = steps[-1].seeds if steps else None
     if seeds is None or run.centers is None or run.low is None or run.span is None:
@@ -93,8 +104,8 @@ def tree_figure(run: RunFolder) -> Html:
     """Draw the tree with the cut that gives the chosen k."""
     tree, k = run.tree, run.n_clusters or 1
     assert tree is not None
-    leaves = len(tree.sizes)
-    nodes = nodes_of(tree, cluster_of_seeds(run))
+    leaves, noun = len(tree.sizes), "seed" if run.shape is None else run.shape.noun
+    nodes = nodes_of(tree, cluster_of_seeds(run), cubes=run.shape is not None)
     order, first = drawn(nodes, leaves)
     x = Scale(0, max(1, len(order) - 1), 62.0, WIDTH - 18)
     y = Scale(0.0, nodes[-1].height * 1.06 or 1.0, BOTTOM, TOP)
@@ -103,38 +114,41 @@ def tree_figure(run: RunFolder) -> Html:
     for node in range(first, len(nodes)):
         left, right = nodes[node].children or (node, node)
         place[node] = (place[left] + place[right]) / 2
-        branches.append(_branch(nodes, node, place, y))
-    feet = [_foot(nodes[node], place[node], y) for node in order]
+        branches.append(_branch(nodes, node, place, y, noun))
+    feet = [_foot(nodes[node], place[node], y, noun) for node in order]
     folded = leaves - len(order)
     note = f", the {folded} lowest merges folded" if folded else ""
+    height = "the square root of what a merge costs"
+    if run.shape is not None:
+        height = "the cube root of what the dearest merge so far costs"
     description = (
-        f"{count(leaves, 'seed')} joined two by two{note}; the height is the square "
-        f"root of what a merge costs. Cut at k = {k}."
+        f"{count(leaves, noun)} joined two by two{note}; the height is {height}. "
+        f"Cut at k = {k}."
     )
     return figure(
-        "Merge tree of the seeds",
+        f"Merge tree of the {noun}s",
         description,
         axes(
             x,
             y,
             [],
             ticks(0.0, y.high, 4),
-            f"{count(leaves, 'seed')}{note}",
+            f"{count(leaves, noun)}{note}",
             "Height of the merge",
         ),
         _cut(nodes, leaves, k, y),
         marks(branches, label="merges"),
-        marks(feet, label="seeds"),
+        marks(feet, label=f"{noun}s"),
         height=HEIGHT,
         class_="tree",
     )
 
 
-def _in_words(node: TreeNode) -> str:
-    words = "rows of this seed not told apart from its neighbour's"
+def _in_words(node: TreeNode, noun: str) -> str:
+    words = f"rows of this {noun} not told apart from its neighbour's"
     if node.rows is not None:
         words = count(node.rows, "row")
-    words += f", {count(len(node.seeds), 'seed')}"
+    words += f", {count(len(node.seeds), noun)}"
     clusters = node.clusters
     if len(clusters) == 1:
         return f"{words}, cluster {clusters[0]}"
@@ -145,7 +159,7 @@ def _in_words(node: TreeNode) -> str:
 
 
 def _branch(
-    nodes: list[TreeNode], number: int, place: dict[int, float], y: Scale
+    nodes: list[TreeNode], number: int, place: dict[int, float], y: Scale, noun: str
 ) -> Html:
     node = nodes[number]
     left, right = node.children or (number, number)
@@ -155,12 +169,12 @@ def _branch(
         f"M{place[left]:.1f} {y(nodes[left].height):.1f}V{top:.1f}"
         f"H{place[right]:.1f}V{y(nodes[right].height):.1f}"
     )
-    return mark("path", f"A merge: {_in_words(node)}", f"branch{paint}", d=path)
+    return mark("path", f"A merge: {_in_words(node, noun)}", f"branch{paint}", d=path)
 
 
-def _foot(node: TreeNode, x: float, y: Scale) -> Html:
+def _foot(node: TreeNode, x: float, y: Scale, noun: str) -> Html:
     paint = f"fill {colour(node.clusters[0])}" if len(node.clusters) == 1 else "plain"
-    tip = f"{'Folded' if node.children else 'A seed'}: {_in_words(node)}"
+    tip = f"{'Folded' if node.children else f'A {noun}'}: {_in_words(node, noun)}"
     return mark("circle", tip, f"foot {paint}", cx=x, cy=y(node.height), r=3.0)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from afcl.registry import INDICES, LEVELS
+from afcl.registry import INDICES, LEVELS, OF_CONNECTED
 from afcl.reliance import (
     LIKELY,
     NO_CLUSTERS,
@@ -30,7 +30,8 @@ GIVEN = "The number of clusters was given, not found."
 
 def index_name(index: str) -> str:
     """Return an index's name for people."""
-    title = INDICES[index].title if index in INDICES else index
+    known = INDICES.get(index)
+    title = OF_CONNECTED.get(index, index) if known is None else known.title
     return title[:1].upper() + title[1:]
 
 
@@ -119,8 +120,10 @@ def how_sure(run: RunFolder) -> list[str]:
         return [] if is_known and said != GIVEN else [said]
     name = index_name(run.criterion)
     sentences = [_against(run, f"{name} {number(value)} at k = {k}", value)]
+    if run.shape is not None:
+        sentences.insert(0, not_round(run.shape.reason))
     silhouette = run.scores.get("silhouette")
-    if silhouette is not None and not is_known:
+    if silhouette is not None and not is_known and run.shape is None:
         word = next(
             (word for least, word in PARTED if silhouette > least),
             "hardly parted",
@@ -130,6 +133,15 @@ def how_sure(run: RunFolder) -> list[str]:
             f"that are {word}. Whether they would come out again was not tested."
         )
     return sentences
+
+
+def not_round(reason: str) -> str:
+    """Say what clusters look like that need not be round, and why."""
+    why = f": {reason}" if reason else ""
+    return (
+        f"The clusters need not be round{why}. A row belongs to the cluster that is "
+        "nearest to it somewhere, not to the nearest centre."
+    )
 
 
 def _without_index(run: RunFolder) -> str:

@@ -262,7 +262,8 @@ class Coordinator:
 
     def _settled(self, agreed: Agreement) -> Terms:
         spec = self.spec
-        options = json.dumps(dict(spec.options), sort_keys=True)
+        told = spec.method.told(spec.options)
+        options = json.dumps(dict(told), sort_keys=True)
         run = (spec.run, spec.method.name, options, spec.seed)
         settled = (agreed.box, agreed.n_rows, agreed.columns)
         terms = Terms(*run, -1, *settled, agreed.categories or None)

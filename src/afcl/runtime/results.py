@@ -31,6 +31,7 @@ from afcl.durable import in_words, remove, replacing
 from afcl.exceptions import InputError
 from afcl.owner_only import make_folder, owner_only
 from afcl.runtime.coordinator import Finished, Tally
+from afcl.runtime.shape_files import CELLS, cell_table, describe_shape
 from afcl.runtime.simulate import Outcome, sizes_of
 from afcl.scale import Box
 from afcl.texts import csv_cell
@@ -43,7 +44,10 @@ LABELS = "labels"
 #: Labels that are turned into text together.
 LINES = 65_536
 #: Everything a run may write; nothing else in a folder is ever touched.
-OWN = (RUN, RESULT, TRACE, JOURNAL, LABELS, "centers.csv", "path.csv", "report.html")
+OWN = (
+    *(RUN, RESULT, TRACE, JOURNAL, LABELS),
+    *("centers.csv", "path.csv", CELLS, "report.html"),
+)
 
 
 def write_text(path: Path, text: str, private: bool = False) -> None:
@@ -170,6 +174,7 @@ def describe(
         "note": clustering.note,
         "notes": [event["text"] for event in finished.trace.of("note")],
         **describe_trust(clustering.trust),
+        **describe_shape(clustering, box, parameters),
         "scale": _described(box),
         "parameters": dict(parameters),
         "versions": versions(),
@@ -291,7 +296,7 @@ def write_result(
     labels: Mapping[str, Ints | Iterable[Ints]],
     ids: Mapping[str, Ids | None] | None = None,
 ) -> None:
-    """Write labels, centres, path and, last, ``result.json``.
+    """Write labels, centres, cells if there are, path and, last, ``result.json``.
 
     A site's labels are one array, or parts that are read as they are written. What the
     rows of a site are called by stands beside them.
@@ -313,6 +318,10 @@ def write_result(
                 ([number, size, *center] for number, size, center in numbered),
             ),
         )
+    (folder / CELLS).unlink(missing_ok=True)  # that of the answer before
+    if "cells" in result:
+        header, *lines = cell_table(result)
+        write_text(folder / CELLS, _csv(header, lines))
     indices = list(result["path"][0]["scores"]) if result["path"] else []
     levels = (
         [level["k"], *(_blank(level["scores"][name]) for name in indices)]

@@ -14,6 +14,7 @@ from afcl._typing import Floats, Ints
 from afcl.core.cells import offsets_of
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.core.rows import Rows, RowsInPlace, Source
+from afcl.core.shapes import renamed
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError
 from afcl.gaps import IMPUTE, KEEPING, has_gaps, speaking
@@ -342,7 +343,7 @@ def _labels(
     buffer: LabelBuffer,
 ) -> Labels:
     """Return a client's labels in the server's numbers."""
-    rows = site.to_label(terms, clustering.centers)
+    rows = site.to_label(terms, clustering.landmarks)
     if not method.in_parts:
         table = rows.table()
         return buffer.filled([method.label(clustering, table, site.memory, client)])
@@ -414,10 +415,17 @@ def renumbered(clustering: Clustering, order: Ints, sizes: Floats) -> Clustering
     if trust is not None and trust.stabilities:
         stabilities = tuple(trust.stabilities[i] for i in order.tolist())
         trust = replace(trust, stabilities=stabilities)
+    places, connected = clustering.places, clustering.connected
+    if places is not None and connected is not None:
+        rank = np.argsort(order).astype(np.int64)
+        places = replace(places, labels=rank[places.labels])
+        connected = renamed(connected, rank, sizes[order])
     return replace(
         clustering,
         centers=centers,
         sizes=sizes[order],
         path=tuple(path),
         trust=trust,
+        places=places,
+        connected=connected,
     )

@@ -27,6 +27,7 @@ from afcl.privacy.files import write_private
 from afcl.runtime.coordinator import Finished
 from afcl.runtime.live.staying import answer_folder
 from afcl.runtime.results import RESULT, read_result, write_result_file
+from afcl.runtime.shape_files import CELLS as CELL_FILE
 
 #: How far a federation is.
 STANDING = "standing.json"
@@ -328,6 +329,6 @@ def _withdraw_newest(folder: Path) -> None:
     if not path.is_file():
         return
     kept = {name: read_result(folder)[name] for name in ("answer", "cluster_names")}
-    for name in ("centers.csv", "path.csv", "report.html"):
+    for name in ("centers.csv", "path.csv", CELL_FILE, "report.html"):
         (folder / name).unlink(missing_ok=True)
     write_result_file(folder, {**kept, "withdrawn": True}, private=True)

@@ -315,8 +315,8 @@ def _result(
 def _farewell(finished: Finished, result: Mapping[str, Any]) -> Finish:
     """Return what every client is sent at the end: nothing about the other sites.
 
-    The tree stays here too: it counts rows per seed, finer than any cluster.
+    The tree and the cells stay here too: they count rows, finer than any cluster.
     """
-    own = ("sites", "tree", "notes", "history")
+    own = ("sites", "tree", "cells", "notes", "history")
     shown = json.dumps({k: v for k, v in result.items() if k not in own})
     return Finish(finished.terms, Answer.of(finished.clustering), shown)

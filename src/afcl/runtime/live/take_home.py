@@ -55,7 +55,7 @@ def take_home(folder: Path, member: Membership, own: OwnRows, asked: Finish) -> 
     label = partial(method.label, clustering, memory=known, client=client)
     site = Site(given.rows, given.columns, missing=member.gaps)
     if isinstance(source, Table):
-        rows = site.to_label(asked.terms, clustering.centers)
+        rows = site.to_label(asked.terms, clustering.landmarks)
         (labels,) = counted([label(rows.table())])
         write_labels(folder / LABELED, source.in_input_order(labels), source.ids)
     else:

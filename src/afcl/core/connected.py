@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clusters that need not be round: cells that hang together.
+
+Cells are joined along the ways between them (:mod:`core.chains`). Where joining further
+becomes much dearer than joining has been so far, there are gaps, and what is left are
+clusters. The convex answer stays unless that tree is clearly better by one measure for
+both, a silhouette over ways; and "no clusters" stays unless the gaps, or hollows with
+few rows in them, leave no doubt. See docs/decisions/0043-connected-clusters.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from afcl._typing import Bools, Floats, Ints
+from afcl.core.chains import Chains
+from afcl.core.condense import condense_cells
+from afcl.core.hollows import least_hollow
+from afcl.core.messages import Cells
+from afcl.core.params import DefaultParams
+from afcl.core.protocol import Merge, PathLevel
+from afcl.kernels import assign
+from afcl.registry import AUTO, CONNECTED, CONVEX, EITHER
+
+#: Cells that are worked on, at most,
+MOST = 1000
+#: and at least.
+FEWEST = 4
+#: Levels that are looked at: so many, or so many times the convex answer's.
+LEVELS, TIMES = 30, 1.25
+#: Each cluster of an answer has such a share of the rows of an average one: what is
+#: smaller is a few rows apart from the others, not a part of the whole.
+FAIR = 0.2
+#: Joining further costs more by this logarithm (six times): gaps for certain.
+CERTAIN = 1.75
+#: Better than convex clusters: a silhouette larger by so much, with such a parting,
+BETTER, PARTED = 0.06, 1.2
+#: or larger by so much, whatever the parting;
+FAR_BETTER = 0.25
+#: or as many clusters, of other cells (by the Rand index), no worse and with a parting.
+OTHERS, SOME_PARTING = 0.88, 1.0
+#: Where no convex clusters were found: parting and a share of the least hollow together
+#: are so much, and more by this over the root of the cells, since chance does more
+#: among few;
+DOUBTLESS, BY_CHANCE, OF_HOLLOW = 1.0, 3.0, 0.25
+#: in no more columns than these: in more a few rows do not tell how dense it is.
+COLUMNS = 2
+#: A cell is sparse if a row there is so many times as far from the next as usual.
+SPARSE = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedLevel:
+    """One level of the tree.
+
+    Attributes
+    ----------
+    k
+        Number of clusters.
+    labels
+        (m,) of the cells; clusters numbered by rows, largest first.
+    sizes
+        (k,), rows.
+    score
+        How much dearer joining further is, as a logarithm: what the choice rests on.
+    """
+
+    k: int
+    labels: Ints
+    sizes: Floats
+    score: float
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether no cluster is much smaller than the average."""
+        return bool(self.sizes.min() >= FAIR * self.sizes.mean())
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """An answer whose clusters need not be round.
+
+    Attributes
+    ----------
+    cells
+        At most :data:`MOST`, in agreed units.
+    labels
+        (m,), the cluster of every cell.
+    levels
+        In increasing k, from 2.
+    merges
+        The tree over the cells, which are its leaves.
+    sparse
+        (m,), cells much sparser than their own cluster: rows there may be outliers.
+    reason
+        Why this shape was chosen, a plain sentence.
+    """
+
+    cells: Cells
+    labels: Ints
+    levels: tuple[ConnectedLevel, ...]
+    merges: tuple[Merge, ...]
+    sparse: Bools
+    reason: str
+
+
+def connected(
+    bag: Cells, convex: PathLevel | None, params: DefaultParams
+) -> Connected | None:
+    """Return connected clusters, None where the convex answer stays.
+
+    `convex` is that answer, None if no clusters were found. ``shape="connected"`` takes
+    what hangs together in any case, if there are :data:`FEWEST` cells; ``"auto"`` does
+    not look where an index or a granularity of the convex path was asked for.
+    """
+    own_wish = (params.criterion, params.granularity) != (AUTO, "auto")
+    convex_wanted = params.shape == CONVEX or (params.shape == EITHER and own_wish)
+    if convex_wanted or len(bag) < FEWEST:
+        return None
+    chains = Chains.of(condense_cells(bag, MOST))
+    levels = _levels(chains, convex, params)
+    best = chosen(levels)
+    if params.shape == CONNECTED:
+        reason: str | None = "connected clusters were asked for"
+    elif not best.is_fair:
+        reason = None
+    elif convex is None:
+        reason = _doubtless(chains, best)
+    else:
+        reason = _better(chains, best, convex)
+    if reason is None:
+        return None
+    sparse = _sparse(chains, best.labels)
+    return Connected(chains.cells, best.labels, levels, chains.merges, sparse, reason)
+
+
+def _levels(
+    chains: Chains, convex: PathLevel | None, params: DefaultParams
+) -> tuple[ConnectedLevel, ...]:
+    """Return the levels of the tree that may be the answer."""
+    wanted = LEVELS if convex is None else max(LEVELS, math.ceil(TIMES * convex.k))
+    most = max(2, min(len(chains.cells) // 3, params.max_clusters or wanted, wanted))
+    found = []
+    for k in range(2, most + 1):
+        labels = chains.labels(k)
+        sizes = np.bincount(labels, chains.cells.counts).astype(np.float64)
+        found.append(ConnectedLevel(k, labels, sizes, chains.parting(k)))
+    return tuple(found)
+
+
+def chosen(levels: tuple[ConnectedLevel, ...]) -> ConnectedLevel:
+    """Return the finest level with gaps for certain; else the one with the largest."""
+    fair = [level for level in levels if level.is_fair] or levels
+    certain = [level for level in fair if level.score >= CERTAIN]
+    if certain:
+        return certain[-1]
+    return max(fair, key=lambda level: (level.score, -level.k))
+
+
+# ------------------------------------------------------------------ or convex
+
+
+def _doubtless(chains: Chains, level: ConnectedLevel) -> str | None:
+    """Say why there are clusters although no convex ones were found, if there are."""
+    if level.score < CERTAIN:
+        if chains.cells.means.shape[1] > COLUMNS:
+            return None
+        hollow = least_hollow(chains, level.labels)
+        wanted = DOUBTLESS + BY_CHANCE / math.sqrt(len(chains.cells))
+        if level.score + OF_HOLLOW * hollow < wanted:
+            return None
+    return (
+        f"no round clusters part the rows, but {level.k} that hang together do: "
+        f"joining them would cost {math.exp(level.score):.1f} times what joining has "
+        "cost so far"
+    )
+
+
+def _better(chains: Chains, level: ConnectedLevel, convex: PathLevel) -> str | None:
+    """Say why what hangs together is better than convex clusters, if it is."""
+    labels = assign(chains.cells.means, convex.centers)[0]
+    used, labels = np.unique(labels, return_inverse=True)
+    before = -1.0 if used.shape[0] < 2 else chains.silhouette(labels)
+    after = chains.silhouette(level.labels)
+    gain, parting = after - before, level.score
+    better = gain > BETTER and (parting > PARTED or gain > FAR_BETTER)
+    others = (
+        level.k == convex.k
+        and gain > 0
+        and parting > SOME_PARTING
+        and _rand_index(chains.cells.counts, level.labels, labels) < OTHERS
+    )
+    if not better and not others:
+        return None
+    return (
+        f"{level.k} clusters that hang together explain the cells better than "
+        f"{convex.k} round ones (silhouette along the ways between cells {after:.2f} "
+        f"against {before:.2f})"
+    )
+
+
+def _rand_index(counts: Ints, labels: Ints, others: Ints) -> float:
+    """Return the adjusted Rand index of the rows of two labellings of cells."""
+    table = np.zeros((int(labels.max()) + 1, int(others.max()) + 1))
+    np.add.at(table, (labels, others), counts)
+
+    def pairs(rows: Floats) -> float:
+        return float((rows * (rows - 1) / 2).sum())
+
+    both, one, other = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
+    by_chance = one * other / pairs(table.sum())
+    return (both - by_chance) / max((one + other) / 2 - by_chance, np.finfo(float).tiny)
+
+
+# ------------------------------------------------------------------ sparse cells
+
+
+def _sparse(chains: Chains, labels: Ints) -> Bools:
+    """Return which cells are much sparser than their cluster usually is."""
+    d, counts = chains.cells.means.shape[1], chains.cells.counts
+    own = np.where(labels[:, None] == labels, chains.squares, np.inf)
+    np.fill_diagonal(own, np.inf)
+    near = own.min(axis=1)
+    room = np.sqrt(np.where(np.isfinite(near), near, 0.0) + chains.radii**2)
+    room = room / counts ** (1 / d)
+    usual = np.zeros(int(labels.max()) + 1)
+    for cluster in range(usual.shape[0]):
+        usual[cluster] = np.median(room[labels == cluster])
+    found: Bools = room > SPARSE * usual[labels]
+    return found

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells that hang together: small cases by hand, and what must not matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from afcl.core.chains import Chains
+from afcl.core.connected import (
+    CERTAIN,
+    DOUBTLESS,
+    FEWEST,
+    Connected,
+    chosen,
+    connected,
+)
+from afcl.core.hollows import DEEPEST, least_hollow
+from afcl.core.messages import Cells
+from afcl.core.params import DefaultParams
+from afcl.core.protocol import PathLevel
+
+ASKED = DefaultParams(shape="connected")
+AUTO = DefaultParams(shape="auto")
+
+
+def cells_at(points, count=6, scatter=0.0):
+    """Return equal cells at these places."""
+    means = np.asarray(points, dtype=float)
+    n = means.shape[0]
+    return Cells(np.full(n, count), means, np.full(n, float(scatter)))
+
+
+def found_in(bag, params=ASKED, convex=None) -> Connected:
+    found = connected(bag, convex, params)
+    assert found is not None
+    return found
+
+
+def two_chains(n=10):
+    """Two rows of cells, one step from cell to cell, three between the rows."""
+    along = np.arange(n, dtype=float)
+    lower = np.stack([along, np.zeros(n)], axis=1)
+    return np.concatenate([lower, lower + [0, 3]])
+
+
+def ring_and_blob():
+    angles = np.linspace(0, 2 * np.pi, 32, endpoint=False)
+    ring = 10 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    grid = np.array([[i, j] for i in range(-1, 2) for j in range(-1, 2)], dtype=float)
+    return np.concatenate([ring, grid])
+
+
+def two_halves(gap):
+    """Two squares of cells, with a column of a few rows in the gap between."""
+    grid = np.array([[i, j] for i in range(6) for j in range(6)], dtype=float) * 4
+    between = np.array([[20 + gap / 2, 4.0 * j] for j in range(6)])
+    points = np.concatenate([grid, grid + [20 + gap, 0], between])
+    counts = np.r_[np.full(72, 40), np.full(6, 5)]
+    return Cells(counts, points, counts * 3.0)
+
+
+def two_bands():
+    """Two chains of wide cells that nearly touch."""
+    bag = cells_at(two_chains(20), 12)
+    return replace(bag, scatters=np.full(40, 11 * 1.0))
+
+
+def in_columns(points, d):
+    """Put points into a space of so many columns."""
+    return cells_at(np.pad(points, ((0, 0), (0, d - points.shape[1]))), 40, 117.0)
+
+
+def partition(labels):
+    """Return a partition that does not depend on numbers."""
+    return {frozenset(np.flatnonzero(labels == c).tolist()) for c in np.unique(labels)}
+
+
+class TestByHand:
+    def test_two_chains(self):
+        found = found_in(cells_at(two_chains()))
+        assert partition(found.labels) == {
+            frozenset(range(10)),
+            frozenset(range(10, 20)),
+        }
+        assert found.reason == "connected clusters were asked for"
+
+    def test_ring_around_a_blob(self):
+        found = found_in(cells_at(ring_and_blob()))
+        assert found.labels.tolist() == [0] * 32 + [1] * 9
+
+    def test_clusters_are_numbered_by_rows(self):
+        bag = cells_at(ring_and_blob())
+        bag = replace(bag, counts=np.where(np.arange(41) < 32, 5, 50))
+        found = found_in(bag)
+        assert found.labels.tolist() == [1] * 32 + [0] * 9
+        level = next(level for level in found.levels if level.k == 2)
+        assert level.sizes.tolist() == [450.0, 160.0]
+
+    def test_the_tree_ends_with_everything(self):
+        points = two_chains(4)
+        found = found_in(cells_at(points))
+        assert len(found.merges) == len(points) - 1
+        last = found.merges[-1]
+        assert last.size == 6 * len(points)
+        assert last.cost > 1.5  # from chain to chain, not from cell to cell
+        nodes = [node for merge in found.merges for node in (merge.left, merge.right)]
+        assert sorted(nodes) == list(range(2 * len(points) - 2))
+
+    def test_a_lonely_cell_is_sparse(self):
+        points = np.concatenate([two_chains(), [[4.5, 30.0]], [[4.5, 31.0]]])
+        bag = cells_at(points)
+        bag = replace(bag, counts=np.r_[np.full(20, 50), 5, 5])
+        found = found_in(replace(bag, scatters=np.r_[np.full(20, 1.0), 90.0, 1.0]))
+        assert not found.sparse[:20].any()
+        assert found.sparse.dtype == bool
+
+
+class TestChoice:
+    def convex(self, bag, centers):
+        centers = np.asarray(centers, dtype=float)
+        return PathLevel(len(centers), centers, np.ones(len(centers)), {})
+
+    def test_round_ones_stay_if_nothing_is_better(self):
+        rng = np.random.default_rng(0)
+        spots = np.array([[0, 0], [50, 0], [0, 50]])
+        bag = cells_at(rng.normal(spots[np.arange(60) % 3], 1.0), scatter=1.0)
+        assert connected(bag, self.convex(bag, spots), AUTO) is None
+
+    def test_chains_that_were_cut_are_seen(self):
+        bag = cells_at(two_chains(20))
+        halves = self.convex(bag, [[4.5, 1.5], [14.5, 1.5]])
+        found = found_in(bag, AUTO, halves)
+        assert len(partition(found.labels)) == 2
+        assert "hang together" in found.reason
+        assert not found.reason.endswith(".")
+
+    def test_an_empty_round_cluster_is_no_rival(self):
+        bag = cells_at(two_chains(20))
+        found = found_in(bag, AUTO, self.convex(bag, [[9.5, 1.5], [900.0, 900.0]]))
+        assert len(partition(found.labels)) == 2
+
+    def test_nothing_is_computed_where_clusters_are_round(self):
+        asked = DefaultParams(shape="convex")
+        assert connected(cells_at(two_chains()), None, asked) is None
+
+    @pytest.mark.parametrize("wish", [{"criterion": "bic"}, {"granularity": "fine"}])
+    def test_wishes_for_the_convex_path_are_kept(self, wish):
+        bag = cells_at(two_chains())
+        assert connected(bag, None, replace(AUTO, **wish)) is None
+        assert connected(bag, None, replace(ASKED, **wish)) is not None
+
+    def test_gaps_are_seen_where_no_round_clusters_are(self):
+        found = found_in(cells_at(two_chains()), AUTO)
+        assert len(partition(found.labels)) == 2
+        assert "16.5 times" in found.reason
+        wide = found_in(in_columns(two_halves(10.0).means, 11), AUTO)
+        assert len(partition(wide.labels)) == 2
+
+    def test_so_are_hollows_with_few_rows(self):
+        # The gap is not for certain; between the halves rows are few, but there are.
+        bag = two_halves(7.0)
+        level = chosen(found_in(bag).levels)
+        assert level.score < CERTAIN
+        hollow = least_hollow(Chains.of(bag), level.labels)
+        assert level.score + hollow / 4 > DOUBTLESS + 3 / np.sqrt(len(bag))
+        assert len(partition(found_in(bag, AUTO).labels)) == 2
+
+    def test_in_many_columns_nothing_is_dense(self):
+        assert connected(in_columns(two_halves(8.0).means, 11), None, AUTO) is None
+
+    def test_no_clusters_stay_none(self):
+        assert connected(two_halves(5.0), None, AUTO) is None
+
+    def test_a_few_rows_far_away_are_no_cluster(self):
+        bag = cells_at(np.concatenate([two_halves(5.0).means, [[90.0, 0.0]]]), 9, 40.0)
+        assert chosen(found_in(bag).levels).is_fair
+        lonely = [level for level in found_in(bag).levels if not level.is_fair]
+        assert lonely[0].score > chosen(found_in(bag).levels).score
+        assert connected(bag, None, AUTO) is None
+        tiny = replace(bag, counts=np.where(np.arange(len(bag)) == 0, 10**6, 5))
+        assert connected(tiny, None, AUTO) is None
+
+    def test_as_many_clusters_of_other_cells(self):
+        # Cut across, the two chains' silhouette is not much worse, but they are others.
+        bag = two_bands()
+        halves = self.convex(bag, [[5.0, 1.5], [15.0, 1.5]])
+        found = found_in(bag, AUTO, halves)
+        assert found.labels.max() == 1
+        same = self.convex(bag, [[9.5, 0.0], [9.5, 3.0]])
+        assert connected(bag, same, AUTO) is None
+
+    @pytest.mark.parametrize("n", [1, FEWEST - 1])
+    def test_too_few_cells(self, n):
+        assert connected(cells_at(np.eye(n)), None, ASKED) is None
+
+    @pytest.mark.parametrize("points", [np.eye(FEWEST), np.zeros((6, 2))])
+    def test_as_few_cells_as_can_be(self, points):
+        found = found_in(cells_at(points))
+        assert found.levels[0].k == 2
+
+    def test_no_more_clusters_than_allowed(self):
+        found = found_in(cells_at(two_chains()), replace(ASKED, max_clusters=3))
+        assert [level.k for level in found.levels] == [2, 3]
+
+
+@st.composite
+def bags(draw):
+    """Draw some cells, no two of them in the same place."""
+    n = draw(st.integers(6, 24))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    means = rng.normal(0, 1, (n, draw(st.integers(1, 3)))) + 6 * rng.integers(
+        0, 3, (n, 1)
+    )
+    counts = rng.integers(5, 40, n)
+    return Cells(counts, means, counts * rng.uniform(0, 0.2, n))
+
+
+@settings(max_examples=25, deadline=None)
+@given(bags())
+def test_labels_cover_all_and_levels_are_nested(bag):
+    found = found_in(bag)
+    m, before = len(found.cells), None
+    assert found.cells.counts.sum() == bag.counts.sum()
+    assert found.labels.shape == found.sparse.shape == (m,)
+    assert [level.k for level in found.levels] == list(range(2, found.levels[-1].k + 1))
+    for level in found.levels:
+        assert sorted(set(level.labels.tolist())) == list(range(level.k))
+        sizes = np.bincount(level.labels, found.cells.counts)
+        assert np.array_equal(sizes, level.sizes)
+        assert np.all(np.diff(level.sizes) <= 0)
+        if before is not None:
+            pairs = set(zip(level.labels.tolist(), before.labels.tolist(), strict=True))
+            assert len(pairs) == level.k
+        before = level
+    assert partition(found.labels) in [
+        partition(level.labels) for level in found.levels
+    ]
+
+
+@settings(max_examples=25, deadline=None)
+@given(bags(), st.integers(0, 1000))
+def test_order_does_not_matter(bag, seed):
+    order = np.random.default_rng(seed).permutation(len(bag))
+    moved = Cells(bag.counts[order], bag.means[order], bag.scatters[order])
+    was, now = found_in(bag), found_in(moved)
+    back = np.empty_like(now.labels)
+    back[order] = now.labels
+    assert partition(was.labels) == partition(back)
+
+
+@settings(max_examples=25, deadline=None)
+@given(bags(), st.sampled_from([2.0**-6, 4.0, 1024.0]), st.integers(-3, 3))
+def test_units_do_not_matter(bag, unit, shift):
+    scaled = Cells(bag.counts, unit * (bag.means + shift), unit**2 * bag.scatters)
+    assert partition(found_in(bag).labels) == partition(found_in(scaled).labels)
+
+
+@settings(max_examples=25, deadline=None)
+@given(bags())
+def test_ten_times_the_rows_say_the_same(bag):
+    """Spreads are over counts less one, so that a few rows differ a little."""
+    many = Cells(1000 * bag.counts, bag.means, 1000 * bag.scatters)
+    more = Cells(2 * many.counts, bag.means, 2 * many.scatters)
+    assert partition(found_in(many).labels) == partition(found_in(more).labels)
+
+
+def test_many_cells_are_condensed():
+    rng = np.random.default_rng(0)
+    spots = np.array([[0.0, 0.0], [9.0, 9.0]])
+    bag = cells_at(rng.normal(spots[np.arange(1500) % 2], 1), scatter=0.1)
+    found = found_in(bag)
+    assert len(found.cells) <= 1000
+    assert found.cells.counts.sum() == bag.counts.sum()
+
+
+def test_a_hollow_by_hand():
+    """Two cells of ten rows, 4 apart, one wide: log density falls by 4/2 - ln 2."""
+    bag = Cells(np.array([10, 10]), np.array([[0.0], [4.0]]), np.array([6.0, 6.0]))
+    chains = Chains.of(bag)
+    # Widths: 1.5 times the spread 6/9. In the middle both Gaussians add up; at a mean
+    # the other one adds exp(-8) of its own.
+    top = np.log(1 + np.exp(-8))
+    expected = top - (np.log(2) - 2)
+    assert least_hollow(chains, np.array([0, 1])) == pytest.approx(expected)
+
+
+def test_nothing_leads_through_the_deepest_hollow():
+    chains = Chains.of(cells_at(two_chains()))
+    assert least_hollow(chains, np.repeat([0, 1], 10)) == DEEPEST
