@@ -23,6 +23,7 @@ from afcl.occupied import occupied
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Finished
 from afcl.runtime.heartbeat import Heartbeat
+from afcl.runtime.live.door import Door
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.numbered import (
     OVER,
@@ -61,7 +62,8 @@ def serve_folder(
     if plan.standing is None:
         serve_run(engine, folder)
         return
-    watch = Watch(engine, plan.run, plan.standing, clock, sleep)
+    whose = Door(plan.members(folder), folder).name_at if plan.signed else _nobody
+    watch = Watch(engine, plan.run, plan.standing, clock, sleep, whose)
     alone = occupied(folder, "coordinator", name=LOCK, patience=LAST)
     with alone, Heartbeat(folder):
         state = State.read(folder)
@@ -121,6 +123,8 @@ class Watch:
     standing: Standing
     clock: Callable[[], float]
     sleep: Callable[[float], None]
+    #: Whose key is at an address, None if that is not known.
+    whose: Callable[[int], str | None]
     #: The news of every site by name, and where it is.
     _heard: dict[str, tuple[int, News]] = field(default_factory=dict)
     #: Questions under way: who was asked, and when.
@@ -173,7 +177,9 @@ class Watch:
             news = decode(answer.data, LARGEST_NEWS)
         except RejectedMessage:
             return
-        if isinstance(news, News) and news.run == self.federation:
+        if not isinstance(news, News) or news.run != self.federation:
+            return
+        if self.whose(asked[0]) in (None, news.name):  # nobody tells another's news
             self._heard[news.name] = (asked[0], news)
 
     def _reason(
@@ -218,6 +224,10 @@ class Watch:
                 return
             self.sleep(1.0)
             self.engine.nodes()
+
+
+def _nobody(address: int) -> None:
+    """Know nobody: without keys a name is what a site says it is."""
 
 
 def _next(folder: Path, state: State, reason: str, here: tuple[str, ...]) -> State:
