@@ -19,6 +19,7 @@ from afcl.runtime.flower.logs import (
     NO_ANSWER,
     PUT_OUT,
     node_id,
+    owes_answer,
     refusal,
     sent_home,
     turned_away,
@@ -146,6 +147,11 @@ class FlowerNode(_Process):
         if self._joined or refusal(self.log) != NO_ANSWER:
             return None
         return self._knocking.why() or NO_ANSWER
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer that was made is still to be handed over."""
+        return self.alive and owes_answer(self.log)
 
 
 class FlowerLauncher:

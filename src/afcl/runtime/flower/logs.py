@@ -97,6 +97,12 @@ def sent_home(log: Path) -> bool:
     return 0 <= text.rfind("SuperNode ID: ") < text.rfind(_SENT_HOME)
 
 
+def owes_answer(log: Path) -> bool:
+    """Whether a SuperNode has been asked something, and has not sent what it says."""
+    text = read_log(log)
+    return text.rfind("Received successfully") > text.rfind("Sent successfully")
+
+
 def turned_away(text: str) -> list[bytes]:
     """Return the public keys (PEM) that a SuperLink's log says were not let in."""
     found = []
