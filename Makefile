@@ -29,8 +29,8 @@ test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(STAMP)
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest -n 2 -m 'not federation and not browser' --cov --cov-report=
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/kernels --cov --cov-append --cov-report=
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not federation and not browser' --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/kernels --cov --cov-append --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=95
 	$(BIN)/coverage report --include='src/afcl/core/*,src/afcl/kernels/*' --fail-under=100
 

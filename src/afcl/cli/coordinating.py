@@ -15,7 +15,7 @@ import typer
 from afcl.cli.addresses import shown
 from afcl.cli.signals import Ended, ended_by_signals
 from afcl.cli.standing import Standings
-from afcl.durable import disk_trouble, remove
+from afcl.durable import disk_trouble, no_space, remove
 from afcl.exceptions import InputError, Interrupted, Stopped, Terminated
 from afcl.owner_only import all_owner_only
 
@@ -110,6 +110,11 @@ def _going_on_later(folder: Path, plan: RunPlan) -> Iterator[None]:
         if reason is None or not (folder / PLAN).is_file():
             raise
         raise Stopped(_how_to_go_on(reason, folder)) from error
+    except InputError as error:  # the engine may have failed on a full disk
+        full = no_space(folder)
+        if full is None or not (folder / PLAN).is_file():
+            raise
+        raise Stopped(_how_to_go_on(f"{full} ({error})", folder)) from error
 
 
 def _how_to_go_on(why: str, folder: Path) -> str:

@@ -148,7 +148,7 @@ class Watch:
                 due = self.clock() if due is None else due
                 here, away = self._presence(answers)
                 if not away and self.clock() - due >= self.standing.quiet:
-                    return _next(folder, state, reason, here)
+                    return _next(folder, state, reason, here, self._known())
                 waits = replace(state, stage=PENDING, waiting_for=tuple(away))
                 state = _kept(folder, state, replace(waits, reason=reason))
             self.sleep(self.standing.look)
@@ -214,6 +214,15 @@ class Watch:
                 away.append(name)
         return tuple(here), tuple(away)
 
+    def _known(self) -> int:
+        """Return the number of the newest answer that two sites have begun.
+
+        It is beyond ours where this folder was put back from an older copy. One site
+        alone may say what it likes.
+        """
+        begun = sorted(news.begun for _, news in self._heard.values())
+        return begun[-2] if len(begun) > 1 else 0
+
     def tell_the_end(self) -> None:
         """Tell everybody who is here that there will be no further answer."""
         over = encode(AskNews(self.federation, over=True))
@@ -230,9 +239,11 @@ def _nobody(address: int) -> None:
     """Know nobody: without keys a name is what a site says it is."""
 
 
-def _next(folder: Path, state: State, reason: str, here: tuple[str, ...]) -> State:
+def _next(
+    folder: Path, state: State, reason: str, here: tuple[str, ...], known: int
+) -> State:
     """Return the state of the next answer, which those who are here begin."""
-    number = state.number + 1
+    number = max(state.number, known) + 1
     (folder / REQUESTS / RENEW).unlink(missing_ok=True)
     begun = State(number, state.newest, RUNNING, reason, here, (), state.forgotten)
     begun.write(folder)
