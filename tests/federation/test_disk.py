@@ -145,6 +145,10 @@ def test_at_the_coordinator(
     disk.empty()
     until(lambda: port_is_free(port), 60)
     again = party("serve", "--resume", "run", env=disk.env)
+    again.says("Listening")
+    if sites[-1].process.poll() is not None:  # the engine could not take it in
+        sites.pop().ends(3)
+        sites.append(join(party, port, 2, "--insecure"))
     for each in sites:
         each.ends(0)
     again.ends(0)

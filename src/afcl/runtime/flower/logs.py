@@ -59,6 +59,8 @@ _REFUSALS = {
 _ATTEMPTS = 4
 _ERROR = re.compile(r"\bERROR\b|^[\w.]+(Error|Exception|Exit): |: error: ")
 _REFUSED = re.compile(r"Failed to initialize the connection to the SuperLink\.\n(.+)")
+#: A coordinator in trouble of its own, such as a full disk, refuses nobody.
+_ITS_OWN = "Server error '5"
 _JOINED = re.compile(r"SuperNode ID: (\d+)")
 _SENT_HOME = "SuperNode terminated gracefully"
 #: A SuperLink that does not let a key in, with the key as Python writes bytes.
@@ -84,7 +86,8 @@ def refusal(log: Path) -> str | None:
         return None
     if known := meaning(text):
         return known
-    if found := _REFUSED.search(text):
+    found = _REFUSED.search(text)
+    if found and not found[1].startswith(_ITS_OWN):
         return f"the coordinator refused: {found[1]}"
     if text.count("Connection attempt failed") >= _ATTEMPTS:
         return NO_ANSWER
