@@ -62,6 +62,8 @@ _REFUSED = re.compile(r"Failed to initialize the connection to the SuperLink\.\n
 #: A coordinator in trouble of its own, such as a full disk, refuses nobody.
 _ITS_OWN = "Server error '5"
 _JOINED = re.compile(r"SuperNode ID: (\d+)")
+#: It gives up at the first error of the coordinator's, and says so in passing.
+_HEART = re.compile(r"HTTPStatusError: Server error .*/send-node-heartbeat")
 _SENT_HOME = "SuperNode terminated gracefully"
 #: A SuperLink that does not let a key in, with the key as Python writes bytes.
 _TURNED_AWAY = re.compile(
@@ -104,6 +106,11 @@ def owes_answer(log: Path) -> bool:
     """Whether a SuperNode has been asked something, and has not sent what it says."""
     text = read_log(log)
     return text.rfind("Received successfully") > text.rfind("Sent successfully")
+
+
+def heart_stopped(log: Path) -> bool:
+    """Whether a SuperNode has ceased to tell the coordinator that it is there."""
+    return _HEART.search(read_log(log)) is not None
 
 
 def turned_away(text: str) -> list[bytes]:
