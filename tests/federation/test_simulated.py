@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -32,17 +33,17 @@ pytestmark = pytest.mark.federation
 SITES = 8
 
 
-def test_eight_nodes_are_served_as_eight_sites_are(tmp_path: Path, monkeypatch):
+def test_eight_nodes_are_served_as_eight_sites_are(tmp_path: Path):
     """By the block of docs/federation.md."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'afcl[simulation]'")
-    monkeypatch.chdir(tmp_path)
     tables = write_sites(tmp_path, SITES)
     (tmp_path / "sites").mkdir()
     for site in range(SITES):
         (tmp_path / f"{site}.csv").rename(tmp_path / "sites" / f"site-{site}.csv")
     page = blocks_of(MACHINES.read_text(encoding="utf-8"))
     (block,) = [block.text for block in page if block.language == "python"]
-    exec(compile(block, str(MACHINES), "exec"), {})
+    with contextlib.chdir(tmp_path):
+        exec(compile(block, str(MACHINES), "exec"), {})
     run, sites = tmp_path / "trial", tmp_path / "nodes"
     result = read_result(run)
     assert result["n_clusters"] == 4
