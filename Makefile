@@ -29,8 +29,8 @@ test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(STAMP)
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest -n 2 -m 'not federation and not browser' --cov --cov-report=
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/kernels --cov --cov-append --cov-report=
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not federation and not browser' --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/kernels --cov --cov-append --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=95
 	$(BIN)/coverage report --include='src/afcl/core/*,src/afcl/kernels/*' --fail-under=100
 
@@ -68,10 +68,11 @@ test-browser: export OMP_NUM_THREADS = 1
 test-browser: $(STAMP)
 	$(BIN)/python -m pytest -m browser tests/browser
 
-# Real processes of the engine on this machine; a few minutes.
+# Real processes of the engine on this machine, two tests at a time, since most of them
+# wait for something most of the time; under 15 minutes on two cores.
 test-federation: export OMP_NUM_THREADS = 1
 test-federation: $(STAMP)
-	$(BIN)/python -m pytest -m federation tests/federation
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m federation tests/federation
 
 # Five sites with keys and TLS, one of them late: watch it.
 federation: $(STAMP)

@@ -6,12 +6,13 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.report.folders import result_of
 
 from afcl import durable
-from afcl.durable import disk_trouble, remove, replacing
+from afcl.durable import disk_trouble, no_space, remove, replacing
 from afcl.owner_only import owner_only, write_whole
 from afcl.report import write_report
 from afcl.runtime.live.server import RunPlan
@@ -131,3 +132,11 @@ def test_where_folders_cannot_be_synced(tmp_path: Path, monkeypatch):
 )
 def test_what_is_the_disk(error: OSError, words: str | None):
     assert disk_trouble(error) == words
+
+
+@pytest.mark.parametrize("free", [0, 4096, 1 << 30])
+def test_a_disk_that_is_as_good_as_full(tmp_path: Path, monkeypatch, free: int):
+    usage = SimpleNamespace(free=free)
+    monkeypatch.setattr("afcl.durable.shutil.disk_usage", lambda folder: usage)
+    said = f"{tmp_path}: No space left on device"
+    assert no_space(tmp_path) == (None if free > 4096 else said)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import IO, Any
 
 #: Whether a folder can be opened and synced like a file.
 _CAN_SYNC_FOLDERS = os.name == "posix"
+#: Bytes with which nobody gets far.
+_LITTLE = 1 << 16
 #: What the system says when it is the disk, or the right to write on it, that lacks.
 _DISK = {
     errno.ENOSPC,
@@ -98,6 +101,16 @@ def disk_trouble(error: OSError) -> str | None:
     True
     """
     return in_words(error) if error.errno in _DISK else None
+
+
+def no_space(folder: Path) -> str | None:
+    """Say that the disk of a folder is full, or as good as that; None if it is not.
+
+    Others may fail on it in words that do not say so.
+    """
+    if shutil.disk_usage(folder).free >= _LITTLE:
+        return None
+    return f"{folder}: {os.strerror(errno.ENOSPC)}"
 
 
 def in_words(error: OSError) -> str:

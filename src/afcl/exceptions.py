@@ -31,6 +31,10 @@ class InputError(AfclError, ValueError):
     """The input cannot be used; the message says what to do about it."""
 
 
+class NothingSent(InputError):
+    """A site cannot write what must be written before it says something."""
+
+
 class RejectedMessage(AfclError, ValueError):
     """A message failed validation; the receiver's state did not change."""
 

@@ -240,6 +240,21 @@ def test_what_ends_a_served_run(
     assert (here / "r" / "plan.json").is_file()
 
 
+def test_an_engine_that_fails_on_a_full_disk_can_be_resumed(
+    capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It says what it likes; whether the disk is full can be seen."""
+    test_what_ends_a_served_run(
+        capsys, here, monkeypatch, InputError("not so"), 2, "not so"
+    )
+    usage = SimpleNamespace(free=0)
+    monkeypatch.setattr("afcl.durable.shutil.disk_usage", lambda folder: usage)
+    said = "r: No space left on device (not so); 'afcl serve --resume"
+    test_what_ends_a_served_run(
+        capsys, here, monkeypatch, InputError("not so"), 3, said
+    )
+
+
 @pytest.mark.parametrize(
     ("alive", "stopped", "text"),
     [

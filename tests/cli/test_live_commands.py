@@ -440,7 +440,7 @@ def test_a_run_with_keys_wants_signed_sites(
 def test_a_site_says_whom_it_is_summed_with(
     capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    module = import_module("afcl.cli.join")
+    module = import_module("afcl.cli.attending")
     marks = ("0123 4567", "89ab cdef")
     member = Membership("a.csv", "a", state=JOINED)
     states = [

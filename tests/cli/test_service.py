@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,88 @@ def test_a_compose_file_of_a_coordinator():
     assert made["user"] == "1:2"
     assert made["command"][:3] == ["serve", "--out", 'a "b": $$HOME #é']
     assert made["volumes"] == ["/x y:/x y"]
+
+
+#: What may begin a line of a Dockerfile; ours uses these.
+INSTRUCTIONS = {"FROM", "RUN", "ENV", "WORKDIR", "ENTRYPOINT", "CMD"}
+#: What a service of the compose specification may say, as far as ours does.
+COMPOSE = {
+    *("build", "image", "command", "user", "working_dir", "volumes", "environment"),
+    *("ports", "init", "restart", "stop_grace_period"),
+}
+
+
+def instructions(dockerfile: str) -> list[tuple[str, str]]:
+    """Return a Dockerfile line by line, as Docker reads it."""
+    kept = [line for line in dockerfile.splitlines() if not line.startswith("#")]
+    joined = "\n".join(kept).replace("\\\n", " ")
+    return [tuple(line.split(" ", 1)) for line in joined.splitlines()]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("words", [("serve", "--out", "r"), (*SITE, "--insecure")])
+def test_a_dockerfile_has_the_form_of_one(
+    capsys: pytest.CaptureFixture[str], home: Path, words: tuple[str, ...]
+):
+    read = instructions(told(capsys, *words, "--docker"))
+    names = [name for name, _ in read]
+    assert names[0] == "FROM"
+    assert set(names) <= INSTRUCTIONS
+    assert names.count("FROM") == names.count("ENTRYPOINT") == names.count("CMD") == 1
+    for name, rest in read:
+        if name in ("ENTRYPOINT", "CMD"):
+            assert all(isinstance(word, str) for word in json.loads(rest))
+        elif name == "ENV":
+            assert re.fullmatch(r"[A-Z_]+=\S+", rest)
+
+
+def test_a_compose_file_says_what_compose_knows(capsys: pytest.CaptureFixture[str]):
+    yaml: Any = pytest.importorskip("yaml")
+    read = yaml.safe_load(told(capsys, "serve", "--out", "r", "--compose"))
+    assert set(read) == {"services"}
+    assert set(read["services"]["serve"]) <= COMPOSE
+
+
+def docker_has(*words: str) -> bool:
+    """Whether Docker is here and knows a command; some need its daemon."""
+    if shutil.which("docker") is None:
+        return False
+    done = subprocess.run(["docker", *words], capture_output=True, timeout=60)
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(
+    not docker_has("compose", "version"),
+    reason="checks compose files with 'docker compose', which is not installed",
+)
+@pytest.mark.parametrize("words", [("--out", "run1"), HARD])
+def test_compose_finds_nothing_wrong(here: Path, words: tuple[str, ...]):
+    folder = here / "100% of it"
+    folder.mkdir()
+    made = Service("serve", words, folder, port=9000, home=folder)
+    (here / "compose.yaml").write_text(compose_file(made, "1:2"))
+    command = ["docker", "compose", "-f", "compose.yaml", "config", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(
+    not (docker_has("buildx", "version") and docker_has("info")),
+    reason="checks Dockerfiles with 'docker build --check', which is not here",
+)
+def test_docker_finds_nothing_wrong(capsys: pytest.CaptureFixture[str], here: Path):
+    (here / "Dockerfile").write_text(told(capsys, "serve", "--out", "r", "--docker"))
+    command = ["docker", "build", "--check", "."]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_an_image_installs_fits_together():
+    """As pip sees it: nothing is missing, and no two pins exclude each other."""
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index"]
+    command += ["--disable-pip-version-check", *pinned()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "Would install" not in done.stdout
 
 
 def test_files_and_begun_runs_are_asked_for_the_port(

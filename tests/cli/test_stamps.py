@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from afcl.cli.stamps import Stamped, now, stamped_lines
 
@@ -34,6 +35,17 @@ def test_every_line_has_one_stamp(texts: list[str], written: str):
     for text in texts:
         assert stamped.write(text) == len(text)
     assert stream.getvalue() == written
+
+
+def test_what_commands_say_goes_through_it(monkeypatch: pytest.MonkeyPatch):
+    """Click looks whether a stream takes bytes, and then writes nothing else."""
+    bytes_ = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(bytes_, encoding="utf-8"))
+    with stamped_lines(["serve"]):
+        typer.echo("Listening on é")
+        with pytest.raises(TypeError, match="no bytes"):
+            sys.stdout.write(b"")  # type: ignore[arg-type]
+    assert re.fullmatch(STAMP + "Listening on é\n", bytes_.getvalue().decode())
 
 
 def test_the_time_is_told_in_utc():

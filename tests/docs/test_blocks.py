@@ -4,9 +4,12 @@
 * ``python`` and ``bash`` blocks run, in order, in one folder and one namespace a page.
 * A block that cannot run is followed by a sentence that begins with `REASON`.
 * An ``output`` block says what the block before it prints; a line ``…`` stands for any
-  number of lines.
+  number of lines, and ``…`` in a line for anything in it.
 * A ``toml`` block whose first line names a file is kept there, for the commands.
 * A block without a language is refused: say what it is.
+
+The blocks of `MACHINES` are typed at several machines: tests/federation/test_page.py
+and test_simulated.py play them.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ ROOT = Path(__file__).parents[2]
 PLAY = Path(__file__).parent / "play.py"
 #: The page whose files are hospitals that look alike.
 HOSPITALS = ROOT / "docs" / "examples" / "heart.md"
+#: The page whose blocks belong to several machines.
+MACHINES = ROOT / "docs" / "federation.md"
+#: The first line of its blocks: at which machines, and into which file.
+PLACE = re.compile(r"# (?:(?P<file>\S+) )?at (?P<names>[a-z-]+(?:, [a-z-]+)*)")
 REASON = "*Not run by the tests:* "
 COMMANDS = ("python", "bash")
 #: What is shown only; `output` is compared, `toml` kept.
@@ -98,8 +105,9 @@ def faults(text: str) -> list[str]:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Whether a page shows what was printed; `…` is any number of lines."""
-    parts = [re.escape(line.rstrip()) + "\n" for line in shown.splitlines()]
+    """Whether a page shows what was printed; `…` is anything, alone any lines."""
+    lines = (re.escape(line.rstrip()) + "\n" for line in shown.splitlines())
+    parts = [line if line == "…\n" else line.replace("…", ".*") for line in lines]
     pattern = "".join("(?:.*\n)*?" if p == "…\n" else p for p in parts)
     plain = "".join(line.rstrip() + "\n" for line in printed.splitlines())
     return re.fullmatch(pattern, plain) is not None
@@ -138,7 +146,8 @@ def test_every_block_runs_or_says_why_not(path):
     [
         path
         for path in PAGES
-        if any(b.is_played for b in blocks_of(path.read_text(encoding="utf-8")))
+        if path != MACHINES
+        and any(b.is_played for b in blocks_of(path.read_text(encoding="utf-8")))
     ],
     ids=named,
 )
@@ -167,6 +176,16 @@ def test_a_page_does_what_it_says(path, tmp_path):
         if block.language == "output":
             said = printed[before]
             assert agrees(block.text, said), f"line {block.line}: it printed\n{said}"
+
+
+def test_a_block_for_several_machines_says_where_it_is_typed():
+    """tests/federation plays them; it refuses those that do not."""
+    blocks = blocks_of(MACHINES.read_text(encoding="utf-8"))
+    typed = [block for block in blocks if block.language in ("bash", "toml")]
+    assert len(typed) > 20
+    for block in typed:
+        assert block.reason == ""
+        assert PLACE.fullmatch(block.text.splitlines()[0]), f"line {block.line}"
 
 
 def test_the_readme_and_the_start_have_something_to_run():
@@ -224,6 +243,8 @@ def test_a_page_that_keeps_the_rules_is_fine(text):
         ("1\n…\n3\n", "1\n3\n", True),
         ("1\n…\n3\n", "1\n2\n", False),
         ("a.b\n", "axb\n", False),
+        ("1 … 3\n", "1 2 3\n", True),
+        ("1 … 3\n", "1 2\n3\n", False),
     ],
 )
 def test_what_a_page_shows_is_compared(shown, printed, same):

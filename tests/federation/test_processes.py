@@ -354,6 +354,15 @@ def test_an_unknown_refusal_is_passed_on(tmp_path):
     assert refusal(log) == "the coordinator refused: [code: 9999] New."
 
 
+def test_a_coordinator_in_trouble_of_its_own_refuses_nobody(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(
+        "Failed to initialize the connection to the SuperLink.\n"
+        "Server error '500 Internal Server Error' for url 'http://x/register-node'\n"
+    )
+    assert refusal(log) is None
+
+
 def test_a_site_that_was_sent_home_after_it_had_joined(tmp_path):
     log = tmp_path / "log"
     for text, expected in (

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ pytest.importorskip(
     "flwr", reason="federation needs Flower: pip install 'afcl[flower]'"
 )
 
+from tests.docs.test_blocks import MACHINES, blocks_of
+
 from afcl.data.synthetic import make_sd1
 from afcl.exceptions import InputError
 from afcl.runtime.flower import commands, simulated
 from afcl.runtime.flower.simulated import lay_out, serve_simulated
 from afcl.runtime.live.membership import Membership, open_membership
-from afcl.runtime.live.server import FAILED, RunPlan
+from afcl.runtime.live.server import FAILED
 from afcl.runtime.results import RESULT, read_result
 
 from .conftest import living, until
@@ -31,19 +34,17 @@ SITES = 8
 
 
 def test_eight_nodes_are_served_as_eight_sites_are(tmp_path: Path):
+    """By the block of docs/federation.md."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'afcl[simulation]'")
     tables = write_sites(tmp_path, SITES)
-    run, sites = tmp_path / "run", tmp_path / "sites"
-    lay_out(
-        sites,
-        [
-            Membership(str(tmp_path / f"{site}.csv"), f"site-{site}")
-            for site in range(SITES)
-        ],
-    )
-    run.mkdir()
-    RunPlan("eight", "afcl", {}, seed=0, max_rounds=1000, min_clients=SITES).write(run)
-    serve_simulated(run, sites)
+    (tmp_path / "sites").mkdir()
+    for site in range(SITES):
+        (tmp_path / f"{site}.csv").rename(tmp_path / "sites" / f"site-{site}.csv")
+    page = blocks_of(MACHINES.read_text(encoding="utf-8"))
+    (block,) = [block.text for block in page if block.language == "python"]
+    with contextlib.chdir(tmp_path):
+        exec(compile(block, str(MACHINES), "exec"), {})
+    run, sites = tmp_path / "trial", tmp_path / "nodes"
     result = read_result(run)
     assert result["n_clusters"] == 4
     assert sum(site["rows"] for site in result["sites"]) == len(make_sd1(0)[0])

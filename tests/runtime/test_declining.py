@@ -113,7 +113,7 @@ def test_everybody_else_has_answered(tmp_path):
 
 def watched(folder, *members):
     """Let 'afcl join' look at a site that fares like this."""
-    module = import_module("afcl.cli.join")
+    module = import_module("afcl.cli.attending")
     states = list(members)
     keep_membership(folder, states.pop(0))
 
@@ -126,7 +126,7 @@ def watched(folder, *members):
 
 
 def test_join_says_in_one_line_that_it_took_no_part(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(import_module("afcl.cli.join"), "PAUSE", 0)
+    monkeypatch.setattr(import_module("afcl.cli.attending"), "PAUSE", 0)
     joined = Membership("a.csv", "a", state="joined")
     out = replace(joined, state=DECLINED, reason="a insists on privacy dp(1)")
     with pytest.raises(InputError) as ended:
@@ -136,7 +136,7 @@ def test_join_says_in_one_line_that_it_took_no_part(tmp_path, monkeypatch, capsy
 
 
 def test_join_waits_for_the_labels_if_it_shall(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(import_module("afcl.cli.join"), "PAUSE", 0)
+    monkeypatch.setattr(import_module("afcl.cli.attending"), "PAUSE", 0)
     joined = Membership("a.csv", "a", state="joined", labels_anyway=True)
     out = replace(joined, state=DECLINED, reason="a insists on privacy dp(1)")
     watched(tmp_path, joined, out, replace(out, state=DONE))
@@ -156,7 +156,7 @@ def test_join_waits_for_the_labels_if_it_shall(tmp_path, monkeypatch, capsys):
 )
 def test_join_says_every_reason_once(tmp_path, monkeypatch, capsys, trouble, line):
     """What the coordinator may not hear stands in the site's folder alone."""
-    monkeypatch.setattr(import_module("afcl.cli.join"), "PAUSE", 0)
+    monkeypatch.setattr(import_module("afcl.cli.attending"), "PAUSE", 0)
     joined = Membership("a.csv", "a", state="joined")
     out = replace(joined, state=REFUSED, reason="a insists on privacy dp(1)")
 
@@ -172,5 +172,5 @@ def test_join_says_every_reason_once(tmp_path, monkeypatch, capsys, trouble, lin
 
     keep_membership(tmp_path, joined)
     with pytest.raises(InputError, match="a was refused: a insists on privacy"):
-        import_module("afcl.cli.join")._watch(tmp_path, Troubled(), Waiting(None))
+        import_module("afcl.cli.attending")._watch(tmp_path, Troubled(), Waiting(None))
     assert capsys.readouterr().err == line

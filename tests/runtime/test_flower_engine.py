@@ -226,6 +226,6 @@ def test_a_node_that_ended_without_a_word_may_have_another_time(
     log = tmp_path / "supernode.log"
     log.write_text("INFO : Starting Flower SuperNode\nINFO : terminated gracefully.\n")
     for alive, words in ((True, None), (False, "ahead of the coordinator's")):
-        child: Any = SimpleNamespace(log=log, alive=alive)
-        told = FlowerNode(child, coordinator, None).trouble()
+        child: list[Any] = [SimpleNamespace(log=log, alive=alive)]
+        told = FlowerNode(child.pop, coordinator, None).trouble()
         assert told is None if words is None else words in str(told)

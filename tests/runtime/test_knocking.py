@@ -49,7 +49,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 def node(log: Path, text: str) -> FlowerNode:
     log.write_text(text)
     child: Any = SimpleNamespace(log=log, alive=True)
-    return FlowerNode(child, "hub:1", None)
+    return FlowerNode(lambda: child, "hub:1", None)
 
 
 def test_nobody_there_is_no_trouble(tmp_path: Path, answers: list[str | None]):
@@ -87,3 +87,25 @@ def test_a_key_that_is_refused_is_trouble(tmp_path: Path, answers: list[str | No
     answers += [None]
     assert "does not know this key" in str(site.trouble())
     assert site.absent() is None
+
+
+def test_a_site_that_does_not_say_any_more_that_it_is_there_begins_anew(tmp_path: Path):
+    """Its process lives, and the coordinator counts it as gone."""
+    log, now, started = tmp_path / "log", SimpleNamespace(seconds=0.0), []
+
+    def start() -> Any:
+        log.write_text("SuperNode ID: 12\n")
+        started.append(SimpleNamespace(log=log, alive=True, stop=lambda: None))
+        return started[-1]
+
+    site = FlowerNode(start, "hub:1", None, lambda: now.seconds)
+    log.write_text(
+        "SuperNode ID: 12\nhttpx.HTTPStatusError: Server error '500 Internal Server "
+        "Error' for url 'http://hub:1/v1/fleet/send-node-heartbeat'\n"
+    )
+    assert site.trouble() is None
+    assert len(started) == 1
+    for _ in range(3):
+        now.seconds += launcher.PULSE
+        assert site.trouble() is None
+    assert len(started) == 2

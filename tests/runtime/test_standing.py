@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -319,6 +320,20 @@ def test_news_that_come_back_during_an_answer_hold_nobody_up(tmp_path):
     fed.serve(lambda: ask_to_renew(fed.folder), lambda: ask_to_renew(fed.folder))
     assert fed.result["answer"] == 3
     assert fed.seconds < 500
+
+
+def test_a_folder_that_was_put_back_from_an_older_copy(tmp_path):
+    """Sites are beyond it; answers since are lost, numbers are not given twice."""
+    fed = Federation(tmp_path)
+    fed.serve(lambda: shutil.copytree(fed.folder, tmp_path / "copy"))
+    fed.serve(lambda: ask_to_renew(fed.folder))
+    assert fed.result["answer"] == 2
+    shutil.rmtree(fed.folder)
+    (tmp_path / "copy").rename(fed.folder)
+    fed.serve(lambda: ask_to_renew(fed.folder))
+    assert [a["number"] for a in fed.result["history"]] == [1, 3]
+    assert sorted(fed.result["history"][-1]["clients"]) == list("abcd")
+    assert {read_result(tmp_path / name)["answer"] for name in "abcd"} == {3}
 
 
 def test_forgetting_while_nobody_serves(tmp_path):

@@ -15,7 +15,7 @@ import typer
 from afcl.cli.addresses import shown
 from afcl.cli.signals import Ended, ended_by_signals
 from afcl.cli.standing import Standings
-from afcl.durable import disk_trouble, remove
+from afcl.durable import disk_trouble, no_space, remove
 from afcl.exceptions import InputError, Interrupted, Stopped, Terminated
 from afcl.owner_only import all_owner_only
 
@@ -39,6 +39,8 @@ class Place(NamedTuple):
     port: int
     names: tuple[str, ...]
     tls: Tls | None
+    #: Looks after what may end while it listens; called at every look at the run.
+    upkeep: Callable[[], None]
 
 
 @all_owner_only()
@@ -69,7 +71,7 @@ def coordinate(
         keys = None if at.tls is None else _registrar(folder, plan, server)
         _begin(folder, plan, server, at, keys)
         keep(folder)
-        _watch(folder, plan, server, engine, log, keys)
+        _watch(folder, plan, server, engine, log, keys, at.upkeep)
         if plan.standing is None:
             _say_result(folder)
             watch_end(folder, server, run_log)
@@ -78,7 +80,7 @@ def coordinate(
 def _say_result(folder: Path) -> None:
     from afcl.cli.report import write_at_the_end
     from afcl.cli.run import warn_of_fine
-    from afcl.cli.words import headline, trust_in_words
+    from afcl.cli.words import headline, note_in_words, trust_in_words
     from afcl.runtime.results import read_result
 
     result = read_result(folder)
@@ -86,7 +88,7 @@ def _say_result(folder: Path) -> None:
     look = "" if page is None else f"; look at {page} in a browser"
     warn_of_fine(result)
     typer.echo(f"{headline(result)}. Result in {folder}{look}.")
-    _echo(trust_in_words(result))
+    _echo([*trust_in_words(result), *note_in_words(result)])
 
 
 @contextmanager
@@ -108,6 +110,11 @@ def _going_on_later(folder: Path, plan: RunPlan) -> Iterator[None]:
         if reason is None or not (folder / PLAN).is_file():
             raise
         raise Stopped(_how_to_go_on(reason, folder)) from error
+    except InputError as error:  # the engine may have failed on a full disk
+        full = no_space(folder)
+        if full is None or not (folder / PLAN).is_file():
+            raise
+        raise Stopped(_how_to_go_on(f"{full} ({error})", folder)) from error
 
 
 def _how_to_go_on(why: str, folder: Path) -> str:
@@ -156,6 +163,7 @@ def _watch(
     engine: EngineWatch,
     log: RunLog | Standings,
     keys: Registrar | None,
+    upkeep: Callable[[], None],
 ) -> None:
     """Say what is new in a run until its last result is there."""
     from afcl.cli.report import write_at_the_end
@@ -180,6 +188,7 @@ def _watch(
             looked = time.monotonic() if answered else looked
         if keys is not None:
             engine.ask(keys.look)
+        upkeep()
         time.sleep(PAUSE)
     _echo(log.new_lines())
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,6 @@ import typer
 from afcl.cli.addresses import with_port
 from afcl.cli.config import ConfigFile
 from afcl.cli.settings import MISSING, Device, EngineName, Insecure, Stream
-from afcl.cli.signals import Ended, ended_by_signals
 from afcl.cli.tables import (
     Category,
     Columns,
@@ -29,21 +27,12 @@ from afcl.cli.tables import (
     categories,
     items,
 )
-from afcl.cli.waiting import Waiting
-from afcl.durable import disk_trouble
-from afcl.exceptions import InputError, Interrupted, Stopped, Terminated
+from afcl.exceptions import InputError
 from afcl.occupied import occupied
-from afcl.owner_only import all_owner_only
 from afcl.runtime.live.engines import DEFAULT, get_launcher
 
 if TYPE_CHECKING:
-    from afcl.runtime.live.engine import Launcher, Node
     from afcl.runtime.live.membership import Membership
-
-#: Seconds between two looks at the site's folder.
-PAUSE = 0.3
-#: Seconds for the engine to hand over the last answer.
-LAST = 2.0
 
 Data = Annotated[
     Path,
@@ -234,6 +223,7 @@ def join(
     result.json. Whom this site is summed with is said as a row of digits, the same at
     all of them: compare it.
     """
+    from afcl.cli.attending import coming_back, take_part
     from afcl.privacy import parse_level
     from afcl.runtime.live.membership import Membership
 
@@ -282,9 +272,9 @@ def join(
         labels_anyway=labels_anyway,
     )
     launcher = get_launcher(engine)
-    with occupied(out, "afcl join", private=True):
+    with occupied(out, "afcl join", private=True), coming_back(out):
         if _enter(out, asked, insecure):
-            _take_part(launcher, address, out.resolve(), ca, key, port or 0, wait)
+            take_part(launcher, address, out.resolve(), ca, key, port or 0, wait)
 
 
 def _resolved(path: Path | None) -> str:
@@ -325,6 +315,7 @@ def _enter(out: Path, asked: Membership, insecure: bool) -> bool:
     from afcl.data.spelling import by_column
     from afcl.runtime.arrays import check_device
     from afcl.runtime.live.membership import DONE, keep_membership
+    from afcl.runtime.live.site_disk import make_room
 
     opened = asked.open()
     check_device(opened.tables, asked.device)
@@ -337,6 +328,7 @@ def _enter(out: Path, asked: Membership, insecure: bool) -> bool:
         return False
     if insecure:
         print("warning: no TLS: what is sent can be read on the way", file=sys.stderr)
+    make_room(out)
     keep_membership(out, member)
     return True
 
@@ -405,83 +397,3 @@ def _come_back(out: Path, asked: Membership) -> Membership:
                 "--out"
             )
     return before
-
-
-@all_owner_only()
-def _take_part(
-    launcher: Launcher,
-    address: str,
-    out: Path,
-    ca: Path | None,
-    key: Path | None,
-    port: int,
-    wait: float | None,
-) -> None:
-    """Start the engine's node, wait for the end, end the node whatever happens."""
-    from afcl.cli.report import write_at_the_end
-
-    again = "the same command comes back into the run"
-    for line in [] if ca is None else launcher.ending_soon(address, ca):
-        print(f"warning: {line}", file=sys.stderr)
-    try:
-        with ended_by_signals(), launcher.join(out, address, ca, key, port) as node:
-            _watch(out, node, Waiting(wait))
-            time.sleep(LAST)
-    except KeyboardInterrupt:
-        raise Interrupted(f"stopped; {again}") from None
-    except Ended:
-        raise Terminated(f"ended; {again}") from None
-    except OSError as error:
-        reason = disk_trouble(error)
-        if reason is None:
-            raise
-        raise Stopped(f"{reason}; {again}") from error
-    page = write_at_the_end(out)
-    look = "" if page is None else f"; look at {page} in a browser"
-    typer.echo(f"Labels and result are in {out}{look}.")
-
-
-def _watch(out: Path, node: Node, waiting: Waiting) -> None:
-    """Say how the site fares, until it is done or cannot go on."""
-    from afcl.cli.report import write_at_the_end
-    from afcl.runtime.live.membership import DONE, LEFT_OUT, REFUSED, open_membership
-    from afcl.runtime.live.trouble import read_trouble
-
-    state, known, met, noted, answered = "", read_trouble(out), 0, 0, 0
-    while state != DONE:
-        member, trouble = open_membership(out), read_trouble(out)
-        left_out = member.state in LEFT_OUT and not member.waits
-        if trouble != known:
-            known = trouble
-            if not left_out or trouble != member.reason:
-                print(f"could not answer: {trouble}", file=sys.stderr)
-        if left_out:
-            write_at_the_end(out)
-            how = "was refused" if member.state == REFUSED else "took no part"
-            raise InputError(f"{member.name} {how}: {member.reason}")
-        if member.state != state:
-            state = member.state
-            typer.echo(f"{member.name}: {state}")
-        if member.answered > answered:
-            answered = member.answered
-            write_at_the_end(out)
-            typer.echo(f"{member.name}: labels of answer {answered} are in {out}")
-        for mark in member.met[met:]:
-            typer.echo(f"{member.name}: summed with the members {mark}")
-        met = len(member.met)
-        for note in member.notes[noted:]:
-            print(f"note: {note}", file=sys.stderr)
-        noted = len(member.notes)
-        alive = node.alive  # before it is asked why it is not
-        kept_out = node.trouble()
-        if kept_out is not None:
-            raise InputError(kept_out)
-        news = waiting.news(node.absent())
-        if news:
-            typer.echo(news)
-        if not alive:
-            raise Stopped(
-                f"the engine ended by itself, see {node.log}; the same command comes "
-                "back into the run"
-            )
-        time.sleep(PAUSE)

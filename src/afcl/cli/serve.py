@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +38,7 @@ from afcl.cli.standing import (
     standing_of,
 )
 from afcl.cli.tables import Category, categories
+from afcl.cli.upkeep import Upkeep
 from afcl.exceptions import InputError, PrivacyWarning
 from afcl.occupied import occupied
 from afcl.registry import ways_to_write
@@ -253,6 +256,7 @@ def serve(
 def _serve(folder: Path, plan: RunPlan, served: Served, patience: float) -> None:
     """Have the run served as it is said, which is remembered."""
     launcher, certificates = get_launcher(served.engine), None
+    upkeep: Callable[[], None] = _nothing
     if served.insecure:
         print(f"warning: {INSECURE}", file=sys.stderr)
     else:
@@ -260,9 +264,16 @@ def _serve(folder: Path, plan: RunPlan, served: Served, patience: float) -> None
         where = Path(served.tls) if served.tls else where
         hosts = [*served.names, served.host]
         certificates = launcher.certificates(where, hosts, _note)
+        # One that ends while it is served is renewed, and the engine shows the new one.
+        look = partial(launcher.certificates, where, hosts, _note)
+        upkeep = Upkeep(look, _note)
     plan = replace(plan, signed=certificates is not None)
-    at = Place(served.host, served.port, served.names, certificates)
+    at = Place(served.host, served.port, served.names, certificates, upkeep)
     coordinate(launcher, folder, plan, at, patience, served.write)
+
+
+def _nothing() -> None:
+    """Look after nothing: without TLS nothing ends."""
 
 
 def _note(text: str) -> None:

@@ -27,6 +27,8 @@ class Stamped:
 
     def write(self, text: str) -> int:
         """Write text, and the time where a line begins."""
+        if not isinstance(text, str):  # who tries finds out that this is for text
+            raise TypeError(f"text is written here, no {type(text).__name__}")
         for line in text.splitlines(keepends=True):
             if self._at_start:
                 self._stream.write(f"{self._clock()} ")

@@ -153,7 +153,7 @@ class Standings:
 
     def _found(self) -> list[str]:
         from afcl.cli.report import write_at_the_end
-        from afcl.cli.words import headline
+        from afcl.cli.words import headline, note_in_words, trust_in_words
         from afcl.runtime.live.staying import answer_folder
         from afcl.runtime.results import read_result
 
@@ -163,7 +163,9 @@ class Standings:
         page = write_at_the_end(answer_folder(self._folder, result["answer"]))
         if page is not None:
             shutil.copyfile(page, self._folder / page.name)
-        return [f"answer {result['answer']}: {headline(result)}", *changed(result)]
+        said = f"answer {result['answer']}: {headline(result)}"
+        more = (*trust_in_words(result), *note_in_words(result))
+        return [said, *changed(result), *more]
 
 
 def changed(result: dict[str, Any]) -> list[str]:

@@ -91,9 +91,13 @@ def in_words(result: dict[str, Any]) -> list[str]:
         f"{'message' if most == 1 else 'messages'} a site, "
         f"{sent / 1000:,.1f} kB sent in all; {_sent(result)}."
     )
-    if result.get("note"):
-        lines.append(result["note"])
+    lines += note_in_words(result)
     return lines + [f"Note: {text}." for text in result.get("notes", [])]
+
+
+def note_in_words(result: dict[str, Any]) -> list[str]:
+    """Say what the server had to do without, such as sums that could not be true."""
+    return [result["note"]] if result.get("note") else []
 
 
 def _sent(result: dict[str, Any]) -> str:

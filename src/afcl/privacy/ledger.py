@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from afcl.exceptions import InputError
+from afcl.exceptions import InputError, NothingSent
 from afcl.privacy.accountant import check_delta, compose, epsilon_of
 from afcl.privacy.files import alone, write_private
 
@@ -235,7 +235,7 @@ class Ledger:
         try:
             write_private(self.path, json.dumps(content, indent=1).encode())
         except OSError as error:
-            raise InputError(
+            raise NothingSent(
                 f"cannot write {self.path}, so nothing is sent: "
                 f"{error.strerror or error}"
             ) from None

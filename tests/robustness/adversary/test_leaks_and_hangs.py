@@ -195,7 +195,7 @@ def test_flower_hears_no_more(tmp_path, monkeypatch):
 
 
 def test_the_owner_reads_it_where_the_site_was_joined(tmp_path, capsys, monkeypatch):
-    join = import_module("afcl.cli.join")
+    join = import_module("afcl.cli.attending")
     folder, steps = site(tmp_path), iter(range(3))
     node = SimpleNamespace(trouble=lambda: None, absent=lambda: None, alive=True)
 

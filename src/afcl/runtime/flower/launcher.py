@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -18,7 +19,9 @@ from afcl.runtime.flower.logs import (
     GIVE_CA,
     NO_ANSWER,
     PUT_OUT,
+    heart_stopped,
     node_id,
+    owes_answer,
     refusal,
     sent_home,
     turned_away,
@@ -38,6 +41,8 @@ from afcl.runtime.live.engine import Tls
 
 #: Where the engine keeps house, below the folder of the run or of the site.
 HOME = "engine"
+#: Seconds between two looks whether a SuperNode still says that it is there.
+PULSE = 15.0
 
 
 class _Process:
@@ -114,10 +119,27 @@ class FlowerServer(_Process):
 
 
 class FlowerNode(_Process):
-    """A SuperNode."""
+    """A SuperNode, started anew when it has stopped to say that it is there.
 
-    def __init__(self, child: Child, address: str, ca: Path | None) -> None:
-        super().__init__(child)
+    Parameters
+    ----------
+    start
+        Starts its process.
+    address, ca
+        The coordinator's, and what vouches for it.
+    clock
+        In seconds.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], Child],
+        address: str,
+        ca: Path | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(start())
+        self._start, self._clock, self._next = start, clock, clock() + PULSE
         self._address, self._ca = address, ca
         self._joined = False
         self._knocking = Knocking(lambda: unreachable(address, ca))
@@ -127,6 +149,7 @@ class FlowerNode(_Process):
 
         Who was let in once is not refused any more, and its log may be a long one.
         """
+        self._feel_pulse()
         self._joined = self._joined or node_id(self.log) is not None
         if self._joined:
             cut_off = not self.alive and sent_home(self.log)
@@ -141,11 +164,29 @@ class FlowerNode(_Process):
         why = self._knocking.why()
         return None if why == nobody_at(self._address) else why
 
+    def _feel_pulse(self) -> None:
+        """Start a SuperNode anew that lives on, and that the coordinator calls gone.
+
+        What tells that it is there ends at a coordinator's first error, as with a full
+        disk, and nothing begins it again.
+        """
+        if self._clock() < self._next:
+            return
+        self._next = self._clock() + PULSE
+        if self.alive and heart_stopped(self.log):
+            self._child.stop()
+            self._child, self._joined = self._start(), False
+
     def absent(self) -> str | None:
         """Return that nobody answers yet; a SuperNode tries again by itself."""
         if self._joined or refusal(self.log) != NO_ANSWER:
             return None
         return self._knocking.why() or NO_ANSWER
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer that was made is still to be handed over."""
+        return self.alive and owes_answer(self.log)
 
 
 class FlowerLauncher:
@@ -193,16 +234,13 @@ class FlowerLauncher:
     ) -> FlowerNode:
         """Start a SuperNode that joins the coordinator at an address."""
         home = folder / HOME
-        child = start_supernode(
-            home,
-            address,
-            port or free_port(),
-            ca,
-            key,
-            {"folder": str(folder)},
-            environment(home),
-        )
-        return FlowerNode(child, address, ca)
+        env = environment(home)
+
+        def start() -> Child:
+            own, told = port or free_port(), {"folder": str(folder)}
+            return start_supernode(home, address, own, ca, key, told, env)
+
+        return FlowerNode(start, address, ca)
 
 
 def start_supernode(

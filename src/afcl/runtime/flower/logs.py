@@ -59,7 +59,11 @@ _REFUSALS = {
 _ATTEMPTS = 4
 _ERROR = re.compile(r"\bERROR\b|^[\w.]+(Error|Exception|Exit): |: error: ")
 _REFUSED = re.compile(r"Failed to initialize the connection to the SuperLink\.\n(.+)")
+#: A coordinator in trouble of its own, such as a full disk, refuses nobody.
+_ITS_OWN = "Server error '5"
 _JOINED = re.compile(r"SuperNode ID: (\d+)")
+#: It gives up at the first error of the coordinator's, and says so in passing.
+_HEART = re.compile(r"HTTPStatusError: Server error .*/send-node-heartbeat")
 _SENT_HOME = "SuperNode terminated gracefully"
 #: A SuperLink that does not let a key in, with the key as Python writes bytes.
 _TURNED_AWAY = re.compile(
@@ -84,7 +88,8 @@ def refusal(log: Path) -> str | None:
         return None
     if known := meaning(text):
         return known
-    if found := _REFUSED.search(text):
+    found = _REFUSED.search(text)
+    if found and not found[1].startswith(_ITS_OWN):
         return f"the coordinator refused: {found[1]}"
     if text.count("Connection attempt failed") >= _ATTEMPTS:
         return NO_ANSWER
@@ -95,6 +100,17 @@ def sent_home(log: Path) -> bool:
     """Whether a SuperNode that has ended was told to, after it had joined."""
     text = read_log(log)
     return 0 <= text.rfind("SuperNode ID: ") < text.rfind(_SENT_HOME)
+
+
+def owes_answer(log: Path) -> bool:
+    """Whether a SuperNode has been asked something, and has not sent what it says."""
+    text = read_log(log)
+    return text.rfind("Received successfully") > text.rfind("Sent successfully")
+
+
+def heart_stopped(log: Path) -> bool:
+    """Whether a SuperNode has ceased to tell the coordinator that it is there."""
+    return _HEART.search(read_log(log)) is not None
 
 
 def turned_away(text: str) -> list[bytes]:

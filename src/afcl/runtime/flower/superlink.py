@@ -19,6 +19,7 @@ from afcl.exceptions import InputError
 from afcl.owner_only import make_folder
 from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import without_proxy
+from afcl.runtime.flower.fresh_certificate import kept_fresh
 from afcl.runtime.flower.logs import last_words
 from afcl.runtime.flower.network import at, require_free, unreachable
 from afcl.runtime.live.engine import Tls
@@ -117,10 +118,13 @@ class NetworkGuard:
 
 def _superlink(arguments: Sequence[str]) -> None:
     """Be a SuperLink behind a guard."""
+    import uvicorn.config
     from flwr.superlink import extensions
     from flwr.superlink.cli import flower_superlink
     from starlette.middleware import Middleware
 
+    fresh = kept_fresh(uvicorn.config.create_ssl_context)
+    uvicorn.config.create_ssl_context = fresh
     extensions.get_middleware = lambda: (Middleware(NetworkGuard),)
     sys.argv = ["flower-superlink", *arguments]
     flower_superlink()

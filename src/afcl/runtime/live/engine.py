@@ -128,6 +128,11 @@ class Node(Running, Protocol):
         """
         ...
 
+    @property
+    def busy(self) -> bool:
+        """Whether an answer that was made is still to be handed over."""
+        ...
+
 
 class Launcher(Protocol):
     """Starts either side of an engine."""

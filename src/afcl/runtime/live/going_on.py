@@ -23,6 +23,7 @@ from afcl.occupied import occupied
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.coordinator import Finished
 from afcl.runtime.heartbeat import Heartbeat
+from afcl.runtime.live.door import Door
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.numbered import (
     OVER,
@@ -61,7 +62,8 @@ def serve_folder(
     if plan.standing is None:
         serve_run(engine, folder)
         return
-    watch = Watch(engine, plan.run, plan.standing, clock, sleep)
+    whose = Door(plan.members(folder), folder).name_at if plan.signed else _nobody
+    watch = Watch(engine, plan.run, plan.standing, clock, sleep, whose)
     alone = occupied(folder, "coordinator", name=LOCK, patience=LAST)
     with alone, Heartbeat(folder):
         state = State.read(folder)
@@ -121,6 +123,8 @@ class Watch:
     standing: Standing
     clock: Callable[[], float]
     sleep: Callable[[float], None]
+    #: Whose key is at an address, None if that is not known.
+    whose: Callable[[int], str | None]
     #: The news of every site by name, and where it is.
     _heard: dict[str, tuple[int, News]] = field(default_factory=dict)
     #: Questions under way: who was asked, and when.
@@ -144,7 +148,7 @@ class Watch:
                 due = self.clock() if due is None else due
                 here, away = self._presence(answers)
                 if not away and self.clock() - due >= self.standing.quiet:
-                    return _next(folder, state, reason, here)
+                    return _next(folder, state, reason, here, self._known())
                 waits = replace(state, stage=PENDING, waiting_for=tuple(away))
                 state = _kept(folder, state, replace(waits, reason=reason))
             self.sleep(self.standing.look)
@@ -173,7 +177,9 @@ class Watch:
             news = decode(answer.data, LARGEST_NEWS)
         except RejectedMessage:
             return
-        if isinstance(news, News) and news.run == self.federation:
+        if not isinstance(news, News) or news.run != self.federation:
+            return
+        if self.whose(asked[0]) in (None, news.name):  # nobody tells another's news
             self._heard[news.name] = (asked[0], news)
 
     def _reason(
@@ -208,6 +214,15 @@ class Watch:
                 away.append(name)
         return tuple(here), tuple(away)
 
+    def _known(self) -> int:
+        """Return the number of the newest answer that two sites have begun.
+
+        It is beyond ours where this folder was put back from an older copy. One site
+        alone may say what it likes.
+        """
+        begun = sorted(news.begun for _, news in self._heard.values())
+        return begun[-2] if len(begun) > 1 else 0
+
     def tell_the_end(self) -> None:
         """Tell everybody who is here that there will be no further answer."""
         over = encode(AskNews(self.federation, over=True))
@@ -220,9 +235,15 @@ class Watch:
             self.engine.nodes()
 
 
-def _next(folder: Path, state: State, reason: str, here: tuple[str, ...]) -> State:
+def _nobody(address: int) -> None:
+    """Know nobody: without keys a name is what a site says it is."""
+
+
+def _next(
+    folder: Path, state: State, reason: str, here: tuple[str, ...], known: int
+) -> State:
     """Return the state of the next answer, which those who are here begin."""
-    number = state.number + 1
+    number = max(state.number, known) + 1
     (folder / REQUESTS / RENEW).unlink(missing_ok=True)
     begun = State(number, state.newest, RUNNING, reason, here, (), state.forgotten)
     begun.write(folder)

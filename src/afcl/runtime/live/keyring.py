@@ -18,7 +18,7 @@ from typing import Any
 from afcl.core.messages import Addressed, Hello, refuse_unless
 from afcl.core.tasks import Proof, SecureHello, Task
 from afcl.core.terms import AskStep, Terms
-from afcl.exceptions import InputError, RejectedMessage
+from afcl.exceptions import InputError, NothingSent, RejectedMessage
 from afcl.privacy.files import alone, write_private
 from afcl.privacy.identity import (
     fingerprint,
@@ -158,6 +158,6 @@ def _put(path: Path, everybody: dict[str, dict[str, str]]) -> None:
     try:
         write_private(path, content.encode())
     except OSError as error:
-        raise InputError(
+        raise NothingSent(
             f"cannot write {path.name}, so nothing is sent: {error.strerror or error}"
         ) from None

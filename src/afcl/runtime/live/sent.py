@@ -21,7 +21,7 @@ from typing import Any
 from afcl.core.messages import Hello, Update
 from afcl.core.tasks import Part, SecureHello
 from afcl.core.terms import Aside, AskAnnouncement, News, Noted
-from afcl.exceptions import CodecError, InputError
+from afcl.exceptions import CodecError, InputError, NothingSent
 from afcl.owner_only import make_folder, owner_only, write_whole
 from afcl.privacy.files import alone
 from afcl.privacy.levels import HE, parse_level
@@ -166,7 +166,7 @@ def _record(
             write_whole(folder / kept, content)
         _append(dict.fromkeys([folder / SENT, home / SENT]), asdict(entry))
     except OSError as error:
-        raise InputError(
+        raise NothingSent(
             f"cannot write down what is sent ({error.filename or SENT}: "
             f"{error.strerror or error}), so nothing is sent"
         ) from None

@@ -11,12 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from afcl.core.terms import Aside
+from afcl.durable import in_words
 from afcl.exceptions import RejectedMessage
 from afcl.owner_only import write_whole
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.live.declining import Declined
 from afcl.runtime.live.member import answer
 from afcl.runtime.live.sent import record_refusal
+from afcl.runtime.live.site_disk import leave_word, trouble_with_disk
 from afcl.texts import plain
 
 #: The newest trouble, in the site's folder.
@@ -80,11 +82,18 @@ def read_trouble(folder: Path) -> str:
 
 
 def _keep(folder: Path, error: BaseException) -> None:
-    """Keep the whole text for the owner; a folder that cannot be written has none."""
+    """Keep the whole text for the owner.
+
+    On a disk that takes nothing there is room for that, and only for that.
+    """
+    disk = trouble_with_disk(error)
+    if disk is not None:
+        leave_word(folder, disk)
+        return
     text = plain(f"{error}" or type(error).__name__, LONGEST)
     if not isinstance(error, RejectedMessage | ValueError):
         text = f"{type(error).__name__}: {text}"
     try:
         write_whole(folder / TROUBLE, f"{text}\n".encode())
-    except OSError:
-        return
+    except OSError as refused:
+        leave_word(folder, in_words(refused))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from afcl.core.protocol import KeptT
-from afcl.exceptions import CodecError, InputError, RejectedMessage
+from afcl.exceptions import CodecError, InputError, NothingSent, RejectedMessage
 from afcl.privacy.files import alone, write_private
 from afcl.privacy.ledger import DataSet, Ledger, Overdrawn
 from afcl.runtime.codec import decode, encode
@@ -95,7 +95,7 @@ class Views:
         try:
             write_private(path, content)
         except OSError as error:
-            raise InputError(
+            raise NothingSent(
                 f"cannot write {path}, so nothing is sent: {error.strerror or error}"
             ) from None
 
