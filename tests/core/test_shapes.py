@@ -120,11 +120,12 @@ class TestTrust:
 
     def test_where_no_round_clusters_were_seen_there_are_clusters_all_the_same(self):
         none = Trust("none", -0.1, 1.0, ((1, 1.0),), (1.0,), (1,))
-        auto, asked = DefaultParams(shape="auto"), DefaultParams(shape="connected")
-        seen = believed(none, answer(), auto, np.random.default_rng(0))
+        params, found = DefaultParams(shape="auto"), answer()
+        seen = believed(none, found, params, np.random.default_rng(0))
         assert (seen.verdict, seen.gain) == ("clusters", None)
-        wanted = believed(none, answer(), asked, np.random.default_rng(0))
-        assert (wanted.verdict, wanted.gain) == ("none", -0.1)
+        wanted = replace(found, seen=False)
+        asked = believed(none, wanted, params, np.random.default_rng(0))
+        assert (asked.verdict, asked.gain) == ("none", -0.1)
 
     def test_resamples_without_enough_cells_have_one_cluster(self):
         found = answer()

@@ -97,6 +97,8 @@ class Connected:
         (m,), cells much sparser than their own cluster: rows there may be outliers.
     reason
         Why this shape was chosen, a plain sentence.
+    seen
+        Whether they would have been chosen without being asked for.
     """
 
     cells: Cells
@@ -105,6 +107,7 @@ class Connected:
     merges: tuple[Merge, ...]
     sparse: Bools
     reason: str
+    seen: bool = True
 
 
 def connected(
@@ -123,18 +126,23 @@ def connected(
     chains = Chains.of(condense_cells(bag, MOST))
     levels = _levels(chains, convex, params)
     best = chosen(levels)
-    if params.shape == CONNECTED:
-        reason: str | None = "connected clusters were asked for"
-    elif not best.is_fair:
-        reason = None
-    elif convex is None:
-        reason = _doubtless(chains, best)
-    else:
-        reason = _better(chains, best, convex)
-    if reason is None:
+    reason = None
+    if best.is_fair:
+        reason = (
+            _doubtless(chains, best)
+            if convex is None
+            else _better(chains, best, convex)
+        )
+    if params.shape == EITHER and reason is None:
         return None
+    seen = reason is not None
+    if params.shape == CONNECTED:
+        reason = "connected clusters were asked for"
+    assert reason is not None
     sparse = _sparse(chains, best.labels)
-    return Connected(chains.cells, best.labels, levels, chains.merges, sparse, reason)
+    return Connected(
+        chains.cells, best.labels, levels, chains.merges, sparse, reason, seen
+    )
 
 
 def _levels(

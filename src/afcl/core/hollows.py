@@ -23,6 +23,8 @@ BETWEEN = (0.25, 0.5, 0.75)
 INSIDE = 0.75
 #: A hollow that nothing leads through is this deep.
 DEEPEST = 4.0
+#: No Gaussian is narrower, so that its square is a number.
+NARROWEST = 1e-150
 #: Numbers that are looked at together.
 BLOCK = 1 << 22
 
@@ -52,7 +54,7 @@ def _widths(chains: Chains) -> Floats:
     near = np.argsort(chains.squares, axis=1, kind="stable")[:, :AROUND]
     spreads = np.median(chains.radii[near] ** 2, axis=1)
     usual = float(np.median(np.sqrt(chains.squares)))
-    least = max(1e-3 * usual, np.finfo(float).tiny)
+    least = max(1e-3 * usual, NARROWEST)
     found: Floats = np.maximum(np.sqrt(WIDER * spreads / d), least)
     return found
 

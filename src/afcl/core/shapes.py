@@ -111,11 +111,11 @@ def believed(
     """Return how far connected clusters can be believed.
 
     How often their number comes out when the cells are resampled, and how much of every
-    cluster comes back. The verdict stays, unless what hangs together was found although
+    cluster comes back. The verdict stays, unless what hangs together was seen although
     no round clusters were: then there are clusters, and what these would gain is not
     known. Who asked for connected clusters has them whatever the verdict.
     """
-    if trust.verdict == NO_CLUSTERS and params.shape != CONNECTED:
+    if trust.verdict == NO_CLUSTERS and found.seen:
         trust = replace(trust, verdict=CLUSTERS, gain=None)
     k = int(found.labels.max()) + 1
     bag, always = condense_cells(found.cells, CELLS), replace(params, shape=CONNECTED)
