@@ -155,7 +155,13 @@ class Network:
     def _run(self, name: str, text: str, line: int) -> str:
         out = self._root / "last.said"
         with out.open("wb") as file:
-            code = self._bash(name, text, file).wait(LONG)
+            process = self._bash(name, text, file)
+            try:
+                code = process.wait(LONG)
+            finally:
+                if process.poll() is None:  # it waits for a line that does not come
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
         said = out.read_text(encoding="utf-8")
         assert code == 0, f"line {line} at {name}: exit code {code}\n{said}"
         return said
