@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clusters that are not round: ours beside pooled methods; and where nothing may change.
+"""Clusters that are not round: ours beside pooled methods, and where nothing changes.
 
 ``python benchmarks/shapes.py --data DIR [--part files,drawn,round,nothing]
 [--seeds 0,1] [--jobs J]``
