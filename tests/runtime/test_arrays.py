@@ -39,6 +39,24 @@ def tables(n: int = 700, d: int = 3) -> list[Any]:
     ]
 
 
+def test_clusters_that_are_not_round_on_arrays():
+    rng = np.random.default_rng(0)
+    angles = rng.uniform(0, 2 * np.pi, (3, 300))
+    ring = 5 * np.stack([np.cos(angles), np.sin(angles)], axis=2)
+    blob = rng.normal(0, 0.4, (3, 100, 2))
+    given = [
+        np.concatenate([around + rng.normal(0, 0.2, around.shape), inside])
+        for around, inside in zip(ring, blob, strict=True)
+    ]
+    spec = Spec(get_method("afcl"), {"shape": "connected"}, 0)
+    expected = simulate(spec, given)
+    found = simulate(spec, [ArrayTable(array_api_strict.asarray(t)) for t in given])
+    assert found.clustering.k == expected.clustering.k == 2
+    for one, other in zip(found.labels, expected.labels, strict=True):
+        assert np.array_equal(np.concatenate(list(one)), other)
+        assert np.array_equal(sizes_of(one, 2), sizes_of(other, 2))
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_run_on_arrays_is_that_on_tables(level, dtype):

@@ -350,8 +350,12 @@ def _labels(
     work = partial(method.label, clustering, memory=site.memory, client=client)
     if isinstance(site.rows, np.ndarray):
         return buffer.filled(rows.map(work))
-    if isinstance(rows, RowsInPlace) and clustering.centers is not None:
-        held, sizes = rows.nearest(clustering.centers)
+    if isinstance(rows, RowsInPlace) and clustering.landmarks is not None:
+        held, sizes = rows.nearest(clustering.landmarks)
+        if clustering.places is not None:
+            names = clustering.places.labels
+            held = rows.renamed(held, names)
+            sizes = np.bincount(names, sizes, minlength=clustering.k).astype(np.int64)
         return LabelsInPlace(sizes, rows, work, held)
     sizes = np.zeros(clustering.k, dtype=np.int64)
     for part in rows.map(partial(_count, work, clustering.k)):
