@@ -37,7 +37,7 @@ FAIR = 0.2
 #: Joining further costs more by this logarithm (six times): gaps for certain.
 CERTAIN = 1.75
 #: Better than convex clusters: a silhouette larger by so much, with such a parting,
-BETTER, PARTED = 0.06, 1.2
+BETTER, PARTED = 0.05, 1.2
 #: or larger by so much, whatever the parting;
 FAR_BETTER = 0.25
 #: or as many clusters, of other cells (by the Rand index), no worse and with a parting.
