@@ -80,8 +80,10 @@ def in_words(result: dict[str, Any]) -> list[str]:
         title = {**OF_CONNECTED, "silhouette": INDICES["silhouette"].title}[index]
         text = f"{title.capitalize()} {score:.3f}"
         if rivals:
-            score, k = max(rivals)
-            text += f"; next best k = {k} with {score:.3f}"
+            rival, k = max(rivals)
+            text += f"; next best k = {k} with {rival:.3f}"
+            if index == CONNECTED and rival > score:
+                text += " (of those with clear gaps the finest is taken)"
         lines.append(text + ".")
     lines += trust_in_words(result)
     aside = {site["name"]: site.get("set_aside", 0) for site in sites}
