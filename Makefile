@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.setup-stamp
 
-.PHONY: wheel matrix smoke-bare smoke-lowest smoke-newest setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals mixed memberships heart privacy bench bench-gpu results docs pictures clean
+.PHONY: shapes wheel matrix smoke-bare smoke-lowest smoke-newest setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals mixed memberships heart privacy bench bench-gpu results docs pictures clean
 
 setup: $(STAMP)
 
@@ -122,6 +122,12 @@ mixed: $(STAMP)
 memberships: export OMP_NUM_THREADS = 1
 memberships: $(STAMP)
 	$(BIN)/python benchmarks/memberships.py --runs $(or $(RUNS),20)
+
+# The tables of docs/results/shapes.md; DATA has the folders shapes, suite and paper: make shapes DATA=dir
+# With genieclust installed Genie is among them; half an hour.
+shapes: export OMP_NUM_THREADS = 1
+shapes: $(STAMP)
+	$(BIN)/python benchmarks/shapes.py --data "$(DATA)"
 
 # The figures of docs/examples/heart.md; DATA has the folder heart: make heart DATA=dir
 heart: export OMP_NUM_THREADS = 1
