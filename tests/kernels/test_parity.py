@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 
 from afcl import kernels
 from afcl.exceptions import InputError
-from afcl.kernels import native, reference, reference_paper
+from afcl.kernels import native, reference, reference_paper, reference_ways
 
 BACKENDS = pytest.mark.parametrize(
     "backend", [reference, native], ids=["reference", "native"]
@@ -600,6 +600,8 @@ CALLS = {
     "valleys": (ROWS, np.ones(8), CENTERS),
     "crowding": (np.ones(4), CENTERS),
     "ward": (np.ones(4), CENTERS),
+    "ward_of_distances": (np.ones(4), np.zeros((4, 4))),
+    "shortest_ways": (np.zeros((4, 4)),),
     "join_seeds": (np.ones(4, dtype=np.int64), CENTERS, 2),
     "levels": (
         (ROWS, np.ones(8), np.zeros(8)),
@@ -638,6 +640,7 @@ WORK = {
     "microaggregate": 8 * 2 * 8 // 2,
     "crowding": 4 * 4 * 2,
     "ward": 4 * 4 * 2,
+    "ward_of_distances": 4 * 4,
     "join_seeds": 4 * 4 * 2,
     **SEQUENTIAL,
 }
@@ -647,6 +650,7 @@ def reached(monkeypatch, name):
     """Return which backend the public function reaches (by its spy's result)."""
     seen = []
     numpy = reference_paper if name in SEQUENTIAL else reference
+    numpy = reference_ways if hasattr(reference_ways, name) else numpy
     for module, label in ((numpy, "reference"), (native, "native")):
         monkeypatch.setattr(module, name, lambda *_, label=label: seen.append(label))
     getattr(kernels, name)(*CALLS[name])

@@ -19,6 +19,7 @@ from afcl._typing import Bools, Floats, Ints
 from afcl.core.chains import Chains
 from afcl.core.condense import condense_cells
 from afcl.core.hollows import least_hollow
+from afcl.core.indices import parted
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Merge, PathLevel
@@ -40,14 +41,19 @@ CERTAIN = 1.75
 BETTER, PARTED = 0.05, 1.2
 #: or larger by so much, whatever the parting;
 FAR_BETTER = 0.25
-#: or as many clusters, of other cells (by the Rand index), no worse and with a parting.
-OTHERS, SOME_PARTING = 0.88, 1.0
+#: or as many clusters, of other cells (by the Rand index), a little better and parted.
+OTHERS, A_LITTLE_BETTER, SOME_PARTING = 0.88, 0.02, 1.0
+#: Share of the convex clusters that rows show to be parted from the next: these stay.
+ALL_PARTED = 0.95
 #: Where no convex clusters were found: parting and a share of the least hollow together
 #: are so much, and more by this over the root of the cells, since chance does more
 #: among few;
 DOUBTLESS, BY_CHANCE, OF_HOLLOW = 1.0, 3.0, 0.25
 #: in no more columns than these: in more a few rows do not tell how dense it is.
 COLUMNS = 2
+#: Columns in which most rows lie in cells that tie (to this share of the range) have
+#: few values, such as levels of a category: the gaps between these part nothing.
+TIED, FEW_VALUES = 1e-4, 0.5
 #: A cell is sparse if a row there is so many times as far from the next as usual.
 SPARSE = 3.0
 
@@ -117,11 +123,14 @@ def connected(
 
     `convex` is that answer, None if no clusters were found. ``shape="connected"`` takes
     what hangs together in any case, if there are :data:`FEWEST` cells; ``"auto"`` does
-    not look where an index or a granularity of the convex path was asked for.
+    not look where an index or a granularity of the convex path was asked for, or where
+    a column has few values.
     """
     own_wish = (params.criterion, params.granularity) != (AUTO, "auto")
     convex_wanted = params.shape == CONVEX or (params.shape == EITHER and own_wish)
     if convex_wanted or len(bag) < FEWEST:
+        return None
+    if params.shape == EITHER and _has_few_values(bag):
         return None
     chains = Chains.of(condense_cells(bag, MOST))
     levels = _levels(chains, convex, params)
@@ -143,6 +152,21 @@ def connected(
     return Connected(
         chains.cells, best.labels, levels, chains.merges, sparse, reason, seen
     )
+
+
+def _has_few_values(bag: Cells) -> bool:
+    """Whether most rows lie in cells that tie in some column."""
+    order = np.argsort(bag.means, axis=0, kind="stable")
+    sorted_means = np.take_along_axis(bag.means, order, axis=0)
+    counts = bag.counts[order]
+    steps = np.diff(sorted_means, axis=0)
+    spans = sorted_means[-1] - sorted_means[0]
+    close = (steps <= TIED * spans) & (spans > 0)
+    tied = np.zeros_like(counts, dtype=bool)
+    tied[1:] |= close
+    tied[:-1] |= close
+    shares = (counts * tied).sum(axis=0) / bag.counts.sum()
+    return bool((shares > FEW_VALUES).any())
 
 
 def _levels(
@@ -188,7 +212,12 @@ def _doubtless(chains: Chains, level: ConnectedLevel) -> str | None:
 
 
 def _better(chains: Chains, level: ConnectedLevel, convex: PathLevel) -> str | None:
-    """Say why what hangs together is better than convex clusters, if it is."""
+    """Say why what hangs together is better than convex clusters, if it is.
+
+    Round clusters that rows have shown to be parted by valleys are not put together.
+    """
+    if level.k < convex.k and parted(convex) >= ALL_PARTED:
+        return None
     labels = assign(chains.cells.means, convex.centers)[0]
     used, labels = np.unique(labels, return_inverse=True)
     before = -1.0 if used.shape[0] < 2 else chains.silhouette(labels)
@@ -197,7 +226,7 @@ def _better(chains: Chains, level: ConnectedLevel, convex: PathLevel) -> str | N
     better = gain > BETTER and (parting > PARTED or gain > FAR_BETTER)
     others = (
         level.k == convex.k
-        and gain > 0
+        and gain > A_LITTLE_BETTER
         and parting > SOME_PARTING
         and _rand_index(chains.cells.counts, level.labels, labels) < OTHERS
     )
