@@ -106,7 +106,7 @@ def test_new_rows_are_labelled_whatever_the_file(here, capsys):
         capsys, "predict", "o", "sites/b.csv", "--decimal", ".", "--separator", ";"
     )
     assert code == 2
-    assert "2 columns are not numbers: u (" in err
+    assert "column 'u', row 1 is '0," in err
     assert "(--decimal ',' for the other)" in err
 
 

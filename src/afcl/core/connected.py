@@ -28,8 +28,10 @@ from afcl.registry import AUTO, CONNECTED, CONVEX, EITHER
 
 #: Cells that are worked on, at most,
 MOST = 1000
-#: and at least.
+#: and at least, where they are asked for
 FEWEST = 4
+#: and where they are not: among fewer, any gap may be chance.
+ENOUGH = 30
 #: Levels that are looked at: so many, or so many times the convex answer's.
 LEVELS, TIMES = 30, 1.25
 #: Each cluster of an answer has such a share of the rows of an average one: what is
@@ -123,14 +125,14 @@ def connected(
 
     `convex` is that answer, None if no clusters were found. ``shape="connected"`` takes
     what hangs together in any case, if there are :data:`FEWEST` cells; ``"auto"`` does
-    not look where an index or a granularity of the convex path was asked for, or where
-    a column has few values.
+    not look where an index or a granularity of the convex path was asked for, where a
+    column has few values, or below :data:`ENOUGH` cells.
     """
     own_wish = (params.criterion, params.granularity) != (AUTO, "auto")
     convex_wanted = params.shape == CONVEX or (params.shape == EITHER and own_wish)
     if convex_wanted or len(bag) < FEWEST:
         return None
-    if params.shape == EITHER and _has_few_values(bag):
+    if params.shape == EITHER and (len(bag) < ENOUGH or _has_few_values(bag)):
         return None
     chains = Chains.of(condense_cells(bag, MOST))
     levels = _levels(chains, convex, params)
