@@ -200,11 +200,14 @@ class TestChoice:
         assert connected(cells_at(np.hstack([points, 30 * level])), None, AUTO) is None
 
     def test_round_clusters_that_are_parted_stay_apart(self):
-        bag = cells_at(two_chains(20))
-        halves = self.convex(bag, [[4.5, 0], [14.5, 0], [4.5, 3], [14.5, 3]])
-        assert len(partition(found_in(bag, AUTO, halves).labels)) == 2
+        # Two pairs of spots, near each other; the pairs are farther apart.
+        spots = np.array([[0.0, 0], [5, 0], [20, 0], [25, 0]])
+        rng = np.random.default_rng(0)
+        bag = cells_at(rng.normal(spots[np.arange(80) % 4], 1.0), 9, 3.0)
+        four = self.convex(bag, spots)
+        assert len(partition(found_in(bag, AUTO, four).labels)) < 4
         # Rows in the middle, at the own end, at the other end: hardly any between.
-        parted = replace(halves, valleys=np.tile([1.0, 50.0, 50.0], (4, 1)))
+        parted = replace(four, valleys=np.tile([1.0, 50.0, 50.0], (4, 1)))
         assert connected(bag, parted, AUTO) is None
 
     def test_as_many_clusters_of_other_cells(self):
