@@ -72,7 +72,7 @@ test-browser: $(STAMP)
 # wait for something most of the time; under 15 minutes on two cores.
 test-federation: export OMP_NUM_THREADS = 1
 test-federation: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m federation tests/federation
+	$(BIN)/python -m pytest -m federation tests/federation
 
 # Five sites with keys and TLS, one of them late: watch it.
 federation: $(STAMP)

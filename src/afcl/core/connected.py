@@ -19,7 +19,7 @@ from afcl._typing import Bools, Floats, Ints
 from afcl.core.chains import Chains
 from afcl.core.condense import condense_cells
 from afcl.core.hollows import least_hollow
-from afcl.core.indices import parted
+from afcl.core.indices import CONFIRMED, parted
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Merge, PathLevel
@@ -43,10 +43,8 @@ CERTAIN = 1.75
 BETTER, PARTED = 0.05, 1.2
 #: or larger by so much, whatever the parting;
 FAR_BETTER = 0.25
-#: or as many clusters, of other cells (by the Rand index), a little better and parted.
-OTHERS, A_LITTLE_BETTER, SOME_PARTING = 0.88, 0.02, 1.0
-#: Share of the convex clusters that rows show to be parted from the next: these stay.
-ALL_PARTED = 0.95
+#: or as many clusters, of other cells (by the Rand index), a little better, as parted.
+OTHERS, A_LITTLE_BETTER = 0.88, 0.02
 #: Where no convex clusters were found: parting and a share of the least hollow together
 #: are so much, and more by this over the root of the cells, since chance does more
 #: among few;
@@ -218,7 +216,7 @@ def _better(chains: Chains, level: ConnectedLevel, convex: PathLevel) -> str | N
 
     Round clusters that rows have shown to be parted by valleys are not put together.
     """
-    if level.k < convex.k and parted(convex) >= ALL_PARTED:
+    if level.k < convex.k and parted(convex) >= CONFIRMED:
         return None
     labels = assign(chains.cells.means, convex.centers)[0]
     used, labels = np.unique(labels, return_inverse=True)
@@ -229,7 +227,7 @@ def _better(chains: Chains, level: ConnectedLevel, convex: PathLevel) -> str | N
     others = (
         level.k == convex.k
         and gain > A_LITTLE_BETTER
-        and parting > SOME_PARTING
+        and parting > PARTED
         and _rand_index(chains.cells.counts, level.labels, labels) < OTHERS
     )
     if not better and not others:
