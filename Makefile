@@ -68,8 +68,8 @@ test-browser: export OMP_NUM_THREADS = 1
 test-browser: $(STAMP)
 	$(BIN)/python -m pytest -m browser tests/browser
 
-# Real processes of the engine on this machine, two tests at a time, since most of them
-# wait for something most of the time; under 15 minutes on two cores.
+# Real processes of the engine on this machine, one test at a time (two at once starve each
+# other on two cores); about twenty minutes.
 test-federation: export OMP_NUM_THREADS = 1
 test-federation: $(STAMP)
 	$(BIN)/python -m pytest -m federation tests/federation
