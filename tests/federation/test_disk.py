@@ -127,9 +127,9 @@ def test_at_a_site(tmp_path: Path, party: Start, disk_at: Callable[[str], Disk])
 
 
 @pytest.mark.skipif(
-    "AFCL_TEST_DISK" not in os.environ,
+    "AFCL_TEST_LONG" not in os.environ,
     reason="starts anew a coordinator and its engine, which on a busy machine takes "
-    "longer than sites wait: AFCL_TEST_DISK=1 runs it",
+    "longer than sites wait: AFCL_TEST_LONG=1 runs it",
 )
 def test_at_the_coordinator(
     tmp_path: Path, party: Start, disk_at: Callable[[str], Disk]
