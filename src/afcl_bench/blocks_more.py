@@ -167,7 +167,7 @@ def k_recovery(frame: pl.DataFrame) -> Iterator[Table]:
     ours = mixtures.filter(method=DEFAULT)
     rows = []
     for method, runs in parts(mixtures, "method").items():
-        cells = [_hits(runs.filter(split=s), ours.filter(split=s)) for s in splits]
+        cells = [hits(runs.filter(split=s), ours.filter(split=s)) for s in splits]
         rows.append((method, *cells))
     yield Table(
         "k-recovery",
@@ -192,7 +192,7 @@ def k_recovery(frame: pl.DataFrame) -> Iterator[Table]:
     )
 
 
-def _hits(runs: pl.DataFrame, ours: pl.DataFrame) -> str:
+def hits(runs: pl.DataFrame, ours: pl.DataFrame) -> str:
     """Return the hits; of fewer runs than ours, with our hits in the same ones."""
     if not runs.height:
         return NONE
@@ -281,7 +281,7 @@ def arrivals(frame: pl.DataFrame) -> dict[tuple[str, str], list[Arrival]]:
     found: dict[tuple[str, str], list[Arrival]] = {}
     where = ("dataset", "method", "seed")
     for (name, method, _), runs in frame.group_by(where, maintain_order=True):
-        steps = runs.drop("trace", "centers").filter(status=DONE)
+        steps = runs.drop("trace", "centers", "labels").filter(status=DONE)
         ordered = steps.sort(pl.col("max_rounds").cast(pl.Int64))
         found.setdefault((str(name), str(method)), []).append(_arrival(ordered))
     return found

@@ -17,9 +17,11 @@ from afcl_bench.counting import (
     AS_PRINTED,
     DEFAULT,
     KNOWN,
+    NAMES,
     PUBLISHED,
     RIGHT,
     SIX,
+    SIXTY,
     counted,
     mean,
     range_of_k,
@@ -84,6 +86,43 @@ def printed(frame: pl.DataFrame) -> Iterator[Table]:
     yield _printed_rivals(frame)
 
 
+def printed_shares(frame: pl.DataFrame) -> Iterator[Table]:
+    """Say what became of all runs of the published code's behaviour."""
+    runs = frame.filter(group=SIXTY, method=PUBLISHED, status=DONE)
+    rows = []
+    for name, group in parts(runs, "dataset").items():
+        chosen, apart = selected(group), group.filter(pl.col("k") > 1)
+        kept = group.filter(pl.col("k") == pl.col("started_from")).height
+        rows.append(
+            (
+                name,
+                f"{kept} of {group.height}",
+                f"{group.height - apart.height} of {group.height}",
+                f"{group.filter(RIGHT).height} of {group.height}",
+                mean_std(values(chosen, "sc2")),
+                mean_std(values(chosen, "ch")),
+                mean_std(values(apart, "sc")),
+            )
+        )
+    header = (
+        "data",
+        "k' = k₀",
+        "collapsed",
+        "k' = k*",
+        "SC²",
+        "CH",
+        "SC, not collapsed",
+    )
+    yield Table(
+        "printed-shares",
+        "The published code's behaviour (`matlab` preset), clients split with the "
+        "class column: SC² and CH over the runs with k' = k\\* (where there is none, "
+        "k' > 1), the Euclidean silhouette over all that did not collapse.",
+        header,
+        tuple(rows),
+    )
+
+
 def _printed_rivals(frame: pl.DataFrame) -> Table:
     figures = published()
     given = frame.filter(group=KNOWN)
@@ -127,5 +166,23 @@ def default_squared(frame: pl.DataFrame) -> Iterator[Table]:
         "The default preset in the paper's own convention (squared silhouette), all "
         "runs counted, one setting for all data sets, beside AFCL's printed figures.",
         (*header, "≥", "k'"),
+        tuple(rows),
+    )
+
+
+def default_alone(frame: pl.DataFrame) -> Iterator[Table]:
+    """Show the default preset by itself: it is soon renewed, its rivals are not."""
+    rows = []
+    for name, group in parts(frame.filter(method=DEFAULT), "dataset").items():
+        scores = [mean_std(counted(group, measure)) for measure in NAMES]
+        right, lost = (
+            f"{group.filter(which).height} of {group.height}"
+            for which in (RIGHT, pl.col("k") == 1)
+        )
+        rows.append((name, *scores, range_of_k(group), right, lost))
+    yield Table(
+        "default-alone",
+        "The default preset alone, all runs counted.",
+        ("data", "SC", "SC²", "CH", "ARI", "NMI", "k'", "k' = k*", "collapsed"),
         tuple(rows),
     )

@@ -9,6 +9,8 @@
 `IR`, `SE`, …, `TF`       the paper's UCI sets, from the folder or else fetched
 `CC:paper`, `LI:paper`,   the same as the paper counts them, where that differs
 `AB:paper`
+`sites:NAME`              a folder with a file per site, see :mod:`.site_tables`;
+                          `sites:NAME:mixed` with its categories and gaps
 any other NAME            NAME.csv below the folder; its last column is the class
 ========================  ======================================================
 
@@ -31,6 +33,7 @@ from afcl.data.errors import MISSING, excerpt, fail
 from afcl.data.files import read_frame
 from afcl.data.synthetic import make_mixture, make_sd1, make_sd2, random_mixture
 from afcl_bench.fetch import checksum, class_codes, fetched
+from afcl_bench.site_tables import SITES, read_sites
 from afcl_bench.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -65,7 +68,12 @@ class Dataset:
         The class of each row, counted from 0 in the sorted order of the class values.
     k : int
         The number of clusters for methods that must be told.
+        0 where nobody knows.
     columns : tuple of str
+    owner : ndarray of shape (n_samples,) or None
+        The site of each row, where the data come from several by nature.
+    frame : polars.DataFrame or None
+        The rows with categories and gaps, for methods that take them.
     """
 
     name: str
@@ -73,6 +81,8 @@ class Dataset:
     y: Ints
     k: int
     columns: tuple[str, ...]
+    owner: Ints | None = None
+    frame: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -191,6 +201,8 @@ def load(
         return _gaussians(name, seed)
     if name in BUNDLED:
         return _bundled(name)
+    if name.startswith("sites:"):
+        return _of_sites(name, folder)
     if name in READINGS:
         return _of_the_paper(name, folder, fetch)
     path = _found(name, folder)
@@ -218,6 +230,10 @@ def fingerprint(dataset: Dataset) -> str:
     # Adding 0 makes -0.0 and 0.0 the same bytes.
     digest.update((np.asarray(dataset.X, dtype="<f8") + 0.0).tobytes())
     digest.update(np.asarray(dataset.y, dtype="<i8").tobytes())
+    if dataset.owner is not None:
+        digest.update(np.asarray(dataset.owner, dtype="<i8").tobytes())
+    if dataset.frame is not None:
+        digest.update(dataset.frame.write_csv().encode())
     return digest.hexdigest()
 
 
@@ -339,6 +355,19 @@ def _of_the_paper(name: str, folder: Path | None, fetch: bool) -> Dataset:
     k = _count(y) if reading.k is None else reading.k
     kept = slice(reading.n_skipped, None)
     return Dataset(name, np.ascontiguousarray(X[:, kept]), y, k, columns[kept])
+
+
+def _of_sites(name: str, folder: Path | None) -> Dataset:
+    """Read a table of several sites, its numbers alone or all of it."""
+    base, _, kind = name.removeprefix("sites:").partition(":")
+    if kind not in ("", "mixed"):
+        raise fail(
+            f"unknown dataset {name!r}: write sites:{base} or sites:{base}:mixed"
+        )
+    table = read_sites(base, folder)
+    frame = table.frame if kind else None
+    columns = SITES[base].numbers
+    return Dataset(name, table.X, table.y, table.k, columns, table.owner, frame)
 
 
 def _found(stem: str, folder: Path | None) -> Path | None:

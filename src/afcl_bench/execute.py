@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import Ints
+from afcl._typing import Floats, Ints
 from afcl.core.protocol import Clustering
+from afcl.data.mixed import embedding_of, rows_of
 from afcl.exceptions import AfclError
+from afcl.gaps import IMPUTE
 from afcl.methods import load_payloads
 from afcl.methods.presets import at_default_level
 from afcl.runtime.coordinator import Spec
@@ -28,7 +30,7 @@ from afcl.runtime.results import versions
 from afcl.runtime.simulate import Outcome, simulate
 from afcl_bench.ablations import Ablation, find_method
 from afcl_bench.datasets import Dataset, fingerprint, load
-from afcl_bench.settings import owners, schedule
+from afcl_bench.settings import LEAST_ROWS, divided, schedule
 from afcl_bench.spec import Facts, Run
 from afcl_bench.store import CAPPED, DONE, FAILED, Record, Store
 
@@ -139,16 +141,17 @@ def execute(run: Run, folder: Path | None = None, keep_trace: bool = False) -> R
         count.
     """
     data = dataset(run.dataset, run.seed, folder)
-    owner = owners(run.split, data, run.seed)
+    division = divided(run.split, data, run.seed)
+    owner = division.owner
     groups = [np.flatnonzero(owner == g) for g in range(int(owner.max()) + 1)]
     options = dict(run.options)
     own = {name: options.pop(name) for name in OWN if name in options}
     method, scale = find_method(run.method), own.get("scale", "minmax")
     if not isinstance(method, Ablation):  # these are steps to `summary`
         options, _ = at_default_level(method, options, len(groups), scale)
-    spec = Spec(method, options, run.seed, **own)
+    tables, how = _given(data, groups)
+    spec = Spec(method, options, run.seed, **own, **how)
     habits = schedule(run.participation, len(groups), run.seed)
-    tables = [data.X[rows] for rows in groups]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         wall, cpu = time.perf_counter(), time.process_time()
@@ -164,6 +167,8 @@ def execute(run: Run, folder: Path | None = None, keep_trace: bool = False) -> R
             "d": data.X.shape[1],
             "k": data.k,
             "clients": len(groups),
+            "redrawn": division.redrawn,
+            "merged": division.merged,
             "fingerprint": fingerprint(data),
         },
         "versions": versions(),
@@ -171,6 +176,20 @@ def execute(run: Run, folder: Path | None = None, keep_trace: bool = False) -> R
     labels = _in_order(outcome, groups, data.X.shape[0])
     trace = outcome.finished.trace.events if keep_trace else None
     return Record(run, DONE, facts, labels, _arrays(outcome.clustering), trace)
+
+
+def _given(data: Dataset, groups: list[Ints]) -> tuple[list[Floats], dict[str, Any]]:
+    """Return everybody's table, and what a run must know of its columns.
+
+    Categories become indicators with bounds of their own; gaps stay, for the run to
+    fill.
+    """
+    if data.frame is None:
+        return [data.X[rows] for rows in groups], {}
+    frames = [data.frame[rows] for rows in groups]
+    embedding, _ = embedding_of(frames, LEAST_ROWS)
+    tables = [rows_of(frame, embedding, i) for i, frame in enumerate(frames, 1)]
+    return tables, {"missing": IMPUTE, "bounds": embedding.bounds}
 
 
 def _facts(outcome: Outcome) -> dict[str, Any]:

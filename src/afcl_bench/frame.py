@@ -26,6 +26,8 @@ FACTS = ("k", "rounds", "bytes", "messages", "most_messages", "seconds", "cpu_se
 WHERE = ("group", "dataset", "method", "options", "split", "participation", "seed")
 #: Options that some table tells apart, as columns of their own.
 OPTIONS = ("n_seeds", "privacy", "max_rounds")
+#: What became of the split, and how many clients there were.
+SPLIT = ("clients", "redrawn", "merged")
 
 SCHEMA = {
     **dict.fromkeys(WHERE, pl.String),
@@ -34,9 +36,12 @@ SCHEMA = {
     "reason": pl.String,
     "k_true": pl.Int64,
     **dict.fromkeys(OPTIONS, pl.String),
+    "started_from": pl.Int64,
     **dict.fromkeys((*FACTS, *MEASURES), pl.Float64),
+    **dict.fromkeys(SPLIT, pl.Int64),
     "trace": pl.Object,
     "centers": pl.Object,
+    "labels": pl.Object,
 }
 
 
@@ -155,9 +160,13 @@ def _scored(
                 DONE,
                 reason="",
                 k_true=int(record.facts["data"]["k"]),
+                # The number of seeds, also where a spec has it drawn.
+                started_from=dict(record.run.options).get("n_seeds"),
                 **{name: record.facts[name] for name in FACTS},
                 **scored,
+                **{name: record.facts["data"].get(name) for name in SPLIT},
                 trace=record.trace,
                 centers=record.arrays.get("centers"),
+                labels=record.labels,
             ),
         )

@@ -14,11 +14,19 @@ import polars as pl
 from afcl.exceptions import InputError
 from afcl.runtime.results import write_text
 from afcl.texts import csv_cell
-from afcl_bench import blocks_honest, blocks_more, blocks_paper, figures
+from afcl_bench import (
+    blocks_honest,
+    blocks_more,
+    blocks_paper,
+    blocks_settings,
+    blocks_sites,
+    blocks_splits,
+    figures,
+)
 from afcl_bench.figures import Figure
 from afcl_bench.frame import FACTS, WHERE, collect
 from afcl_bench.measures import MEASURES
-from afcl_bench.runner import SPECS
+from afcl_bench.runner import SPECS, data_of
 from afcl_bench.spec import BenchSpec, parse_spec
 from afcl_bench.tables import Table
 
@@ -29,11 +37,13 @@ BLOCKS: dict[str, Block] = {
     "ablation": blocks_more.ablation,
     "asynchrony": blocks_more.asynchrony,
     "asynchrony-plot": figures.asynchrony,
+    "by-split": blocks_splits.by_split,
     "capped": blocks_honest.capped,
     "convergence": blocks_more.convergence,
     "convergence-plot": figures.convergence,
     "cost": blocks_more.cost,
     "cost-plot": figures.cost,
+    "default-alone": blocks_paper.default_alone,
     "default-squared": blocks_paper.default_squared,
     "honest": blocks_honest.honest,
     "k-recovery": blocks_more.k_recovery,
@@ -41,11 +51,14 @@ BLOCKS: dict[str, Block] = {
     "learned-k": blocks_honest.learned_k,
     "pooled-gap": blocks_honest.pooled_gap,
     "printed": blocks_paper.printed,
+    "printed-shares": blocks_paper.printed_shares,
     "scores": blocks_more.scores,
     "seeds": blocks_more.seeds,
     "seeds-plot": figures.seeds,
+    "settings": blocks_settings.settings,
     "significance": blocks_honest.significance,
     "significance-plot": figures.significance,
+    "sites": blocks_sites.sites,
     "three-ways": blocks_honest.three_ways,
     "time": blocks_more.time,
     "time-plot": figures.time,
@@ -71,7 +84,7 @@ def write_reports(
     root : Path
         Folder of the runs.
     folder : Path, optional
-        Where files of data sets are looked for.
+        Where files of data sets are looked for; None: where the runs had them.
     out : Path
         Gets a folder for every spec.
     only : str, optional
@@ -85,6 +98,7 @@ def write_reports(
         What was written, a line for every spec.
     """
     specs, none = _specs(root, only), []
+    folder = data_of(root, folder)
     for spec in specs:
         frame = collect(spec, root, folder)
         if not frame.height:

@@ -30,6 +30,8 @@ from afcl_bench.spec import BenchSpec, Cell, Run
 from afcl_bench.store import CAPPED, DONE, FAILED, Record, Store
 
 SPECS = "specs"
+#: The file that says where the data of a folder's runs were.
+DATA = "data-folder"
 #: Runs of a kind that meet their cap, none ending, before the rest are given up.
 GIVE_UP = 2
 #: A worker ends by itself when its CPU time is used up. One that does not (it waits, or
@@ -102,6 +104,8 @@ def run_grid(
     counts = Counts()
     with _locked(root, part):
         write_text(root / SPECS / f"{spec.name}.toml", spec.text)
+        if folder is not None:
+            write_text(root / DATA, f"{folder.resolve()}\n")
         needed = [_task(cell, cell.learns) for cell in cells if cell.learns]
         plain = [cell for cell in cells if not cell.learns]
         first = [_task(c, resolve(c, store, folder)) for c in plain]
@@ -113,6 +117,15 @@ def run_grid(
         after = _left(second, store, part, retry, counts, seen)
         _work(after, store, folder, jobs, counts, progress, len(left), 0)
     return counts
+
+
+def data_of(root: Path, folder: Path | None) -> Path | None:
+    """Return where the data are: the folder that is given, or else the runs' own."""
+    remembered = root / DATA
+    if folder is not None or not remembered.is_file():
+        return folder
+    last = Path(remembered.read_text(encoding="utf-8").removesuffix("\n"))
+    return last if last.is_dir() else None
 
 
 def resolve(cell: Cell, store: Store, folder: Path | None) -> Run | None:

@@ -8,6 +8,7 @@ clients with the same rows and the same habits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ from afcl.scale import minmax_box, ranges_of
 from afcl.trace import read_trace
 from afcl_bench.datasets import Dataset
 
-#: Fewest rows of a client; what comes out smaller is drawn again, or merged.
+#: Fewest rows of a client; what comes out smaller is drawn again, or merged, and said.
 LEAST_ROWS = 5
 REDRAWS = 50
 #: Purposes of a run's draws, apart from each other and from the methods' own.
@@ -45,25 +46,51 @@ def scaled(X: Floats) -> Floats:
 # ------------------------------------------------------------------ splits
 
 
+@dataclass(frozen=True)
+class Division:
+    """Whose every row is, and what was done so that no client is too small.
+
+    Attributes
+    ----------
+    owner
+        The client of every row, from 0.
+    redrawn
+        How often the split was drawn again.
+    merged
+        How many clients were merged into others.
+    """
+
+    owner: Ints
+    redrawn: int = 0
+    merged: int = 0
+
+
 def owners(name: str, data: Dataset, seed: int) -> Ints:
-    """Return the owner of every row.
+    """Return the owner of every row: see :func:`divided`."""
+    return divided(name, data, seed).owner
+
+
+def divided(name: str, data: Dataset, seed: int) -> Division:
+    """Deal the rows out to clients.
 
     Parameters
     ----------
     name : str
         ``kmeans:P`` (P clients, one k-means cluster of the features each: the paper's,
         without the label leak), ``paper-leak:P`` (with it), ``iid:P``,
+        ``rows:ROWS`` (n/ROWS clients of so many rows, dealt at random),
         ``dirichlet:P:ALPHA`` (on the classes), ``small:ROWS`` (clients of about so
         many rows, classes mixed by a Dirichlet law of 1), ``own-class:P`` (the last of
         P clients owns one class alone, the others share the rest), ``column:NAME``
-        (one client per value of a column).
+        (one client per value of a column), ``sites`` (those the data come from, as
+        small as they are), ``pooled`` (one client has all rows).
     data : Dataset
     seed : int
 
     Returns
     -------
-    ndarray of shape (n_samples,)
-        No client has fewer than five rows.
+    Division
+        But for ``sites`` and ``paper-leak`` no client has fewer than five rows.
     """
     kind, *arguments = name.split(":", 1 if name.startswith("column:") else -1)
     if kind not in _SPLITS:
@@ -71,35 +98,48 @@ def owners(name: str, data: Dataset, seed: int) -> Ints:
     return _called(name, _SPLITS[kind], data, seed, arguments)
 
 
-def _kmeans(data: Dataset, seed: int, clients: str) -> Ints:
+def _kmeans(data: Dataset, seed: int, clients: str) -> Division:
     X = scaled(data.X)
     for attempt in range(REDRAWS):
         owner = kmeans_split(X, int(clients), random_state=1000 * attempt + seed)
         if np.bincount(owner).min() >= LEAST_ROWS:
-            return owner
-    return kmeans_split(X, int(clients), random_state=seed, min_rows=LEAST_ROWS)
+            return Division(owner, attempt)
+    owner = kmeans_split(X, int(clients), random_state=seed)
+    return _merged(X, owner, REDRAWS)
 
 
-def _paper_leak(data: Dataset, seed: int, clients: str) -> Ints:
-    owner = paper_leak_split(data.X, data.y + 1, int(clients), random_state=seed)
-    return merge_small(scaled(data.X), owner, LEAST_ROWS)
+def _merged(X: Floats, owner: Ints, redrawn: int = 0) -> Division:
+    """Merge clients that are too small into the nearest; X is scaled."""
+    merged = merge_small(X, owner, LEAST_ROWS)
+    return Division(merged, redrawn, len(np.unique(owner)) - len(np.unique(merged)))
 
 
-def _iid(data: Dataset, seed: int, clients: str) -> Ints:
+def _paper_leak(data: Dataset, seed: int, clients: str) -> Division:
+    # As the published code: however few rows a client gets.
+    return Division(
+        paper_leak_split(data.X, data.y + 1, int(clients), random_state=seed), 0, 0
+    )
+
+
+def _iid(data: Dataset, seed: int, clients: str) -> Division:
     owner = iid_split(data.X.shape[0], int(clients), random_state=seed)
-    return merge_small(scaled(data.X), owner, LEAST_ROWS)
+    return _merged(scaled(data.X), owner)
 
 
-def _dirichlet(data: Dataset, seed: int, clients: str, alpha: str) -> Ints:
+def _rows(data: Dataset, seed: int, rows: str) -> Division:
+    return _iid(data, seed, str(max(1, data.X.shape[0] // int(rows))))
+
+
+def _dirichlet(data: Dataset, seed: int, clients: str, alpha: str) -> Division:
     owner = dirichlet_split(data.y, int(clients), float(alpha), random_state=seed)
-    return merge_small(scaled(data.X), owner, LEAST_ROWS)
+    return _merged(scaled(data.X), owner)
 
 
-def _small(data: Dataset, seed: int, rows: str) -> Ints:
+def _small(data: Dataset, seed: int, rows: str) -> Division:
     return _dirichlet(data, seed, str(max(1, data.X.shape[0] // int(rows))), "1")
 
 
-def _own_class(data: Dataset, seed: int, clients: str) -> Ints:
+def _own_class(data: Dataset, seed: int, clients: str) -> Division:
     n, (classes, sizes) = data.X.shape[0], np.unique(data.y, return_counts=True)
     enough = (sizes >= LEAST_ROWS) & (n - sizes >= LEAST_ROWS)
     if int(clients) < 2 or not enough.any():
@@ -110,29 +150,42 @@ def _own_class(data: Dataset, seed: int, clients: str) -> Ints:
     rng = _rng(seed, _CLASS)
     alone = data.y == rng.choice(classes[enough])
     owner = iid_split(n, int(clients) - 1, random_state=rng)
-    rest = column_split(owner[~alone])
-    owner[~alone] = merge_small(scaled(data.X)[~alone], rest, LEAST_ROWS)
-    owner[alone] = owner[~alone].max() + 1
-    return owner
+    rest = _merged(scaled(data.X)[~alone], column_split(owner[~alone]))
+    owner[~alone] = rest.owner
+    owner[alone] = rest.owner.max() + 1
+    return Division(owner, merged=rest.merged)
 
 
-def _column(data: Dataset, seed: int, column: str) -> Ints:
+def _column(data: Dataset, seed: int, column: str) -> Division:
     if column not in data.columns:
         raise InputError(
             f"{data.name} has no column {column!r}; it has {', '.join(data.columns)}"
         )
     owner = column_split(data.X[:, data.columns.index(column)])
-    return merge_small(scaled(data.X), owner, LEAST_ROWS)
+    return _merged(scaled(data.X), owner)
 
 
-_SPLITS: dict[str, Callable[..., Ints]] = {
+def _sites(data: Dataset, seed: int) -> Division:
+    if data.owner is None:
+        raise InputError(f"{data.name} does not come from sites: choose another split")
+    return Division(data.owner)
+
+
+def _pooled(data: Dataset, seed: int) -> Division:
+    return Division(np.zeros(data.X.shape[0], dtype=np.int64))
+
+
+_SPLITS: dict[str, Callable[..., Division]] = {
     "kmeans": _kmeans,
     "paper-leak": _paper_leak,
     "iid": _iid,
+    "rows": _rows,
     "dirichlet": _dirichlet,
     "small": _small,
     "own-class": _own_class,
     "column": _column,
+    "sites": _sites,
+    "pooled": _pooled,
 }
 
 

@@ -176,6 +176,7 @@ def test_a_message_that_is_refused_changes_nothing(step):
     assert memory(state) == {0: [0, 10], 1: [0, 20], 2: [10, 20]}
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("name", "split"), [("SD1", "kmeans:5"), ("iris", "kmeans:4"), ("iris", "iid:6")]
 )

@@ -199,6 +199,29 @@ def test_afcl_as_printed_beside_ours():
     assert second[5] == "0 of 1"
 
 
+def test_what_became_of_all_runs_of_the_published_code():
+    where = {"group": "as printed, sixty seeds", "method": "afcl-matlab"}
+    kept = {"started_from": 3, "k": 3, "k_true": 3}
+    rows = frame(
+        done(cell("IR", **where), **kept, sc=0.1, sc2=0.6, ch=300.0),
+        done(cell("IR", **where, seed=1), **kept, sc=0.3, sc2=0.8, ch=500.0),
+        done(cell("IR", **where, seed=2), k=2, k_true=3, started_from=5, sc=0.8),
+        collapsed(cell("IR", **where, seed=3), k_true=3, started_from=4),
+        done(cell("IR", "afcl-matlab", group="as printed"), sc=0.99),
+    )
+    assert only(blocks_paper.printed_shares(rows)).rows == (
+        (
+            "IR",
+            "2 of 4",
+            "1 of 4",
+            "2 of 4",
+            "0.700 ± 0.10",
+            "400.0 ± 100.0",
+            "0.400 ± 0.29",
+        ),
+    )
+
+
 def test_the_rivals_as_printed_beside_ours():
     rows = [done(cell("IR", method, group=KNOWN), sc=0.25) for method in SIX[:-1]]
     rows.append(done(cell("IR", "dk++", group=KNOWN, seed=1), sc=0.75))
@@ -208,6 +231,20 @@ def test_the_rivals_as_printed_beside_ours():
     printed = published()["IR", "dk++", "sc"][0]
     assert line[:2] == ("IR", f"{printed:.3f} / 0.500")
     assert line[-1].endswith(f" / {NONE}")
+
+
+def test_the_default_alone():
+    rows = frame(
+        done(cell("IR"), k=3, k_true=3, sc=0.5, ch=100.0),
+        done(cell("IR", seed=1), k=2, k_true=3, sc=0.3, ch=300.0),
+        collapsed(cell("IR", seed=2), k_true=3),
+        done(cell("IR", "dk++", group=KNOWN), sc=0.9),
+    )
+    (line,) = only(blocks_paper.default_alone(rows)).rows
+    assert line[0] == "IR"
+    assert line[1].startswith("-0.067 ± ")  # (0.5 + 0.3 - 1) / 3
+    assert line[3].startswith("133.3 ± ")  # (100 + 300 + 0) / 3
+    assert line[6:] == ("1-3", "1 of 3", "1 of 3")
 
 
 def test_the_default_beside_the_printed_figures():
@@ -758,6 +795,7 @@ CASES = [
 ]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", spec_names())
 @pytest.mark.parametrize(("keep", "ends"), CASES)
 def test_whatever_has_been_run_can_be_shown(name, keep, ends, seed):

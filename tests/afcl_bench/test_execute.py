@@ -110,6 +110,8 @@ def test_the_record_says_everything(sd1):
         "d": 2,
         "k": 4,
         "clients": 5,
+        "redrawn": 0,
+        "merged": 0,
         "fingerprint": fingerprint(data),
     }
     assert 5 < facts["messages"] <= 5 * facts["most_messages"]

@@ -143,12 +143,14 @@ def test_a_collapsed_partition_scores_minus_1(tmp_path, spots, labels):
     assert collapsed(found)
 
 
-def test_many_rows_have_no_euclidean_silhouette(tmp_path, spots, monkeypatch):
+def test_many_rows_have_the_silhouette_of_a_sample(tmp_path, spots, monkeypatch):
     monkeypatch.setattr(measures, "MOST_ROWS", 5)
+    monkeypatch.setattr(measures, "SAMPLE", 4)
     (found,) = Scores(tmp_path).measure(spots, "f" * 64, [spots.y])
-    assert found["sc"] is None
+    drawn = np.random.default_rng(0).choice(6, 4, replace=False)
+    expected = silhouette(scaled(spots.X)[drawn], spots.y[drawn])
+    assert found["sc"] == pytest.approx(expected, abs=1e-12)
     assert found["sc2"] == silhouette(scaled(spots.X), spots.y, "sqeuclidean")
-    # That it has none is known, too.
     monkeypatch.setattr(measures, "_measured", None)
     assert Scores(tmp_path).measure(spots, "f" * 64, [spots.y]) == [found]
 

@@ -15,7 +15,15 @@ from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import Replay, Rounds, Schedule
 from afcl.runtime.simulate import simulate
 from afcl_bench.datasets import Dataset, load
-from afcl_bench.settings import LEAST_ROWS, owners, scaled, schedule, skewed
+from afcl_bench.settings import (
+    LEAST_ROWS,
+    REDRAWS,
+    divided,
+    owners,
+    scaled,
+    schedule,
+    skewed,
+)
 
 
 def dataset(X, y, columns=None) -> Dataset:
@@ -63,7 +71,6 @@ SPLITS = [
     "kmeans:3",
     "kmeans:20",
     "paper-leak:3",
-    "paper-leak:20",
     "iid:3",
     "iid:50",
     "dirichlet:5:1",
@@ -99,7 +106,7 @@ def test_the_seed_decides(name, iris, seed):
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4),
     name=st.sampled_from(
-        ["kmeans:3", "paper-leak:2", "iid:3", "dirichlet:3:0.5", "small:6"]
+        ["kmeans:3", "iid:3", "dirichlet:3:0.5", "small:6"]
         + ["own-class:2", "own-class:3"]
     ),
     seed=st.integers(0, 99),
@@ -141,6 +148,13 @@ def test_the_leaking_split_follows_the_classes_unscaled():
     owner = owners("paper-leak:2", dataset(X, y), 0)
     assert groups(owner) == {frozenset(range(0, 20, 2)), frozenset(range(1, 20, 2))}
     assert groups(owners("kmeans:2", dataset(X, y), 0)) != groups(owner)
+
+
+def test_the_leaking_split_merges_nobody():
+    # As the published code: a client may have one row.
+    X = np.array([[0.0], [0.1], [0.2], [1.0]])
+    owner = owners("paper-leak:2", dataset(X, [0, 0, 0, 4]), 0)
+    assert sorted(np.bincount(owner)) == [1, 3]
 
 
 def test_iid_deals_in_equal_numbers(spots):
@@ -381,3 +395,37 @@ def test_a_participation_that_cannot_be_read_is_said(name, said):
 @pytest.mark.parametrize("name", ["p:1.5", "p:-1", "late:9:2", "delay:-1"])
 def test_what_does_not_fit_the_clients_is_said_when_the_run_starts(name):
     assert refusal(lambda: part(name, 5).bind(5, 0))
+
+
+# ------------------------------------------------------------------ what was repaired
+
+
+def test_sites_of_so_many_rows(spots):
+    found = divided("rows:6", spots, 0)
+    assert np.bincount(found.owner).tolist() == [6, 6, 6]
+    assert divided("rows:100", spots, 0).owner.tolist() == [0] * 18
+
+
+def test_clients_that_were_merged_are_counted(spots):
+    # Nine clients of two rows become clients of five or more.
+    found = divided("iid:9", spots, 0)
+    left = np.bincount(found.owner)
+    assert left.min() >= LEAST_ROWS
+    assert found.merged == 9 - len(left) > 0
+    assert divided("iid:3", spots, 0).merged == 0
+
+
+def test_splits_that_were_drawn_again_are_counted():
+    # Two clusters of 30 rows and a row far away: k-means with 3 likes it alone, and
+    # then the split is drawn again, in the end with small clients merged.
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(0, 0.1, (30, 2)), rng.normal(1, 0.1, (30, 2))])
+    rows = np.vstack([X, [[90.0, 90.0]]])
+    found = divided("kmeans:3", dataset(rows, [0] * 61), 0)
+    assert np.bincount(found.owner).min() >= LEAST_ROWS
+    assert (found.redrawn, found.merged) == (REDRAWS, 1)
+    assert divided("kmeans:2", dataset(X, [0] * 60), 0).redrawn == 0
+
+
+def test_sites_by_nature_are_asked_of_data_that_have_them(spots):
+    assert "tiny does not come from sites" in refusal(divided, "sites", spots, 0)

@@ -20,6 +20,7 @@ from afcl_bench.ablations import find_method
 from afcl_bench.datasets import Dataset, dataset_names
 from afcl_bench.report import BLOCKS
 from afcl_bench.settings import owners, schedule
+from afcl_bench.site_tables import SITES
 from afcl_bench.spec import (
     DEFAULTS,
     Cell,
@@ -62,13 +63,16 @@ def test_the_specs_that_ship():
     assert spec_names() == [
         "ablation",
         "asynchrony",
+        "by-split",
         "convergence",
         "cost",
         "k-recovery",
         "learned-k",
         "paper-tables",
         "seeds",
+        "settings",
         "significance",
+        "sites",
         "time",
         "trajectories",
     ]
@@ -84,7 +88,8 @@ def test_a_shipped_spec_can_be_run_and_reported(name):
     for method in {cell.method for cell in spec.cells}:
         assert hasattr(find_method(method), "absorb")
     rows = np.random.default_rng(0).normal(size=(200, 2))
-    data = Dataset("rows", rows, np.arange(200) % 3, 3, ("a", "b"))
+    classes = np.arange(200) % 3
+    data = Dataset("rows", rows, classes, 3, ("a", "b"), owner=classes)
     for split in {cell.split for cell in spec.cells}:
         assert owners(split, data, 0).shape == (200,)
     for participation in {cell.participation for cell in spec.cells}:
@@ -97,7 +102,9 @@ def test_a_shipped_spec_names_data_that_exist(name):
     suite = {"s1", "s3", "a1", "r15", "hepta", "tetra", "twodiamonds", "x1", "mk1"}
     names = {cell.dataset for cell in find_spec(name).cells}
     fixed = {n for n in names if not n.startswith("gaussians:")}
-    assert fixed <= set(dataset_names()) | suite
+    real = {f"sites:{n}" for n in SITES}
+    mixed = {f"{n}:mixed" for n in real}
+    assert fixed <= set(dataset_names()) | suite | real | mixed
 
 
 @pytest.mark.parametrize("name", spec_names())

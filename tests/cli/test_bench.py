@@ -387,3 +387,46 @@ def test_ctrl_c_ends_everything_with_one_line(tmp_path, seconds, jobs):
     assert err == "afcl: interrupted; the same command continues where it stopped\n"
     assert said == ""
     assert stored(out) == {}
+
+
+# ------------------------------------------------------------------ its own next line
+
+
+def test_the_next_line_works_as_it_is_printed(tmp_path, capsys):
+    """A report finds the data where the runs had them, wherever it is asked for."""
+    data, out = tmp_path / "data", tmp_path / "o"
+    data.mkdir()
+    rows = [f"{9 * (i % 2) + i / 100},{i % 2}" for i in range(40)]
+    (data / "pairs.csv").write_text("\n".join(["x,class", *rows]) + "\n")
+    spec = tmp_path / "own.toml"
+    spec.write_text('runs = 1\nsplit = "iid:2"\n[[grid]]\ndatasets = "pairs"\n'
+                    'methods = "k-fed"\noptions = { n_clusters = 2 }\n')  # fmt: skip
+    code, said, _ = call(
+        capsys, "bench", "run", spec, "--out", out, "--data", data, "--jobs", 1
+    )
+    assert code == 0
+    command = said.split("Next: afcl ")[1].split()
+    assert command == ["bench", "report", str(out)]
+    code, said, err = call(capsys, *command)
+    assert (code, err) == (0, "")
+    assert said == f"own: 1 of 1 runs, in {out / 'report' / 'own'}\n"
+    # Where they are no longer there, it says what to do.
+    (data / "pairs.csv").unlink()
+    data.rmdir()
+    code, _, err = call(capsys, *command)
+    assert code == 2
+    assert "give the folder that holds pairs.csv with --data DIR" in err
+
+
+def test_quality_refuses_a_name_it_does_not_know():
+    """Measuring nothing and ending well would look as if everything held."""
+    script = Path(__file__).parents[2] / "benchmarks" / "quality.py"
+    done = subprocess.run(
+        [sys.executable, script, "--data", ".", "--only", "SD1,R15"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("--only R15: choose from SD1, SD2, SE")
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)

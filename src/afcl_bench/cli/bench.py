@@ -76,7 +76,7 @@ def report(
     folder: Path = typer.Argument(..., help="Folder of the runs.", metavar="DIR"),
     spec: str | None = typer.Option(None, help="This spec only (a name)."),
     data: Path | None = typer.Option(
-        None, help="Folder with NAME.csv files, as for the runs.", metavar="DIR"
+        None, help="Folder with NAME.csv files (the one of the runs).", metavar="DIR"
     ),
     out: Path | None = typer.Option(
         None, help="Folder of the report (DIR/report).", metavar="DIR"

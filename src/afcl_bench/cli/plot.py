@@ -50,7 +50,9 @@ def draw(
         "silhouette", help="Index of a k-path: silhouette, simplified, ch, db or bic."
     ),
     data: Path | None = typer.Option(
-        None, help="Folder with a benchmark's NAME.csv files.", metavar="DIR"
+        None,
+        help="Folder with a benchmark's NAME.csv files (the one of its runs).",
+        metavar="DIR",
     ),
 ) -> None:
     """Draw a picture of a run or of a benchmark (PNG, SVG or PDF).
@@ -140,6 +142,7 @@ def _of_benchmark(folder: Path, what: str, data: Path | None) -> Iterator[Pictur
     from afcl_bench.figures import Figure
     from afcl_bench.frame import collect
     from afcl_bench.report import BLOCKS
+    from afcl_bench.runner import data_of
     from afcl_bench.spec import parse_spec
 
     if what not in OF_A_BENCHMARK:
@@ -152,7 +155,7 @@ def _of_benchmark(folder: Path, what: str, data: Path | None) -> Iterator[Pictur
         spec = parse_spec(path.stem, path.read_text(encoding="utf-8"))
         if block not in spec.blocks:
             continue
-        frame = collect(spec, folder, data)
+        frame = collect(spec, folder, data_of(folder, data))
         if frame.height:
             for made in BLOCKS[block](frame):
                 assert isinstance(made, Figure)

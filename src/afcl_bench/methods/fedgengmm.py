@@ -6,7 +6,8 @@ Gaussians and keeps the one of least BIC; the server mixes them with shares n_g 
 draws N = min(5000, 100 sum_g k_g) synthetic rows, and fits a mixture to these.
 
 Departures. *k*: unless `n_clusters` is given, the server takes the k in
-1..`max_clusters` of least BIC on the synthetic rows. *Covariances*: diagonal at the
+1..`max_clusters` (by default as far as AFCL looks) of least BIC on the synthetic rows;
+it ends when BIC has not fallen for :data:`PATIENCE` k. *Covariances*: diagonal at the
 clients, which keeps the upload linear in the number of features and needs few rows;
 full at the server. *Small components*: at the client every component of a mixture of
 several must stand for at least :data:`LEAST_ROWS` rows. *Empty components*: what is
@@ -28,6 +29,7 @@ import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.messages import payload
+from afcl.core.params import DefaultParams
 from afcl.core.protocol import Clustering, PathLevel, Scores, server_rng
 from afcl.core.seeding import distinct
 from afcl.exceptions import InputError
@@ -40,6 +42,8 @@ LEAST_ROWS = 5
 MOST_SYNTHETIC, PER_COMPONENT = 5000, 100
 #: Starts of a fit; the likeliest counts.
 STARTS = 3
+#: Values of k without a smaller BIC after which larger ones are not tried.
+PATIENCE = 8
 #: Added to variances, as a share of each feature's own.
 RIDGE = 1e-6
 #: Standard deviations up to this share of the mean are rounding.
@@ -48,16 +52,19 @@ CONSTANT = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class FedGenGMMParams:
-    """Clusters wanted (None: by BIC up to `max_clusters`), components per client."""
+    """Clusters wanted (None: by BIC up to `max_clusters`), components per client.
+
+    `max_clusters` is, if None, what AFCL's is for as many rows.
+    """
 
     n_clusters: int | None = None
-    max_clusters: int = 10
+    max_clusters: int | None = None
     max_local: int = 5
 
     def __post_init__(self) -> None:
         for name in ("n_clusters", "max_clusters", "max_local"):
             value = getattr(self, name)
-            if name == "n_clusters" and value is None:
+            if name != "max_local" and value is None:
                 continue
             if not (isinstance(value, int) and value >= 1):
                 raise InputError(
@@ -144,9 +151,10 @@ class FedGenGMM(OneShot):
         shares = np.array([state.rows[client] for client in clients], dtype=np.float64)
         rows = redraw([state.hellos[client] for client in clients], shares, rng)
         most = distinct(rows)
-        top = min(params.n_clusters or params.max_clusters, most)
+        widest = range_of_k(int(shares.sum()), params.max_clusters)
+        top = min(params.n_clusters or widest, most)
         wanted = range(1 if params.n_clusters is None else top, top + 1)
-        tried = fit_mixtures(rows, wanted, "full", int(rng.integers(2**31)))
+        tried = sweep(rows, wanted, "full", int(rng.integers(2**31)))
         best = min(tried, key=lambda mixture: mixture.bic)
         owned = np.bincount(most_likely(rows, best), minlength=best.weights.shape[0])
         sizes = owned / rows.shape[0] * shares.sum()
@@ -219,6 +227,22 @@ def redraw(
     noise = rng.standard_normal((n, means.shape[1]))
     rows: Floats = means[origin] + np.sqrt(variances[origin]) * noise
     return rows
+
+
+def range_of_k(n_rows: int, asked: int | None) -> int:
+    """Return the largest k of a sweep: what was asked for, or where AFCL stops."""
+    return asked or DefaultParams().clusters_for(n_rows, n_rows)
+
+
+def sweep(X: Floats, ks: range, covariance: str, seed: int) -> tuple[FullMixture, ...]:
+    """Fit mixtures of more and more components until BIC only rises."""
+    tried: list[FullMixture] = []
+    for k in ks:
+        tried += fit_mixtures(X, range(k, k + 1), covariance, seed)
+        since = min(range(len(tried)), key=lambda i: tried[i].bic)
+        if len(tried) - 1 - since >= PATIENCE:
+            break
+    return tuple(tried)
 
 
 def fit_mixtures(

@@ -20,6 +20,8 @@ reconstruction", NeurIPS 2023. Where we depart from it:
   uploads codes of a drawn share of its rows; the others are labelled like new rows.
 * A new row x has the code c = (K_zz + penalty I)^-1 k(Z, x) and the similarities
   c^T K_zz C to the coded rows; the majority among its nearest ones labels it.
+* `neighbours` says how many similarities of a row the graph keeps: the published code's
+  logarithm of n, or (0) all of them.
 * Whoever is there takes part in a round: the average is over the answers that have
   arrived. Before any codes have arrived the answer is one cluster.
 
@@ -189,8 +191,10 @@ class FedSpectral(Rival):
         counts = [len(answer.codes) for answer in replies]
         codes = np.concatenate([answer.codes for answer in replies])
         neighbours = max(1, math.ceil(math.log(codes.shape[0])))
+        asked = state.params.neighbours
+        kept = neighbours if asked is None else asked or codes.shape[0]
         labels = spectral_labels(
-            knn_graph(model.kernel.similarities(codes, codes), neighbours),
+            knn_graph(model.kernel.similarities(codes, codes), kept),
             min(state.params.k, distinct_codes(codes)),
             server_rng(state.seed, CUT, 0),
             RESTARTS,

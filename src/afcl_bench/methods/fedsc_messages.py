@@ -40,6 +40,9 @@ class FedSpectralParams(KnownK):
         About so many rows are coded for the server in all.
     share
         Share of its rows that a client codes; None: follows `max_rows`.
+    neighbours
+        Largest similarities of a row that the graph keeps; None: the logarithm of the
+        number of coded rows, 0: all.
     """
 
     rounds: int = 20
@@ -48,6 +51,7 @@ class FedSpectralParams(KnownK):
     width: float | None = None
     max_rows: int = 3000
     share: float | None = None
+    neighbours: int | None = None
 
     def __post_init__(self) -> None:
         KnownK.__post_init__(self)
@@ -61,6 +65,8 @@ class FedSpectralParams(KnownK):
                 raise InputError(f"{name} must be positive, not {value}")
         if self.share is not None and not 0 < self.share <= 1:
             raise InputError(f"share must lie in (0, 1], not {self.share}")
+        if self.neighbours is not None and self.neighbours < 0:
+            raise InputError(f"neighbours must be 0 or more, not {self.neighbours}")
 
     def settled(self, n_rows: int) -> FedSpectralParams:
         """Fix what follows the number of rows in all."""

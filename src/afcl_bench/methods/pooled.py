@@ -7,12 +7,15 @@ and say what the federation costs.
 
 * ``pooled-kmeans``: k-means with k given, the best of `n_init` starts, carried on to
   the exact fixed point.
-* ``pooled-kmeans-sweep``: the same for every k from 2 to `max_clusters`; the largest
-  silhouette chooses (Euclidean; on a seeded sample of 2500 rows where there are more).
+* ``pooled-kmeans-sweep``: the same for every k from 2 to `max_clusters`, by default
+  as far as AFCL looks; the largest silhouette chooses (Euclidean; on a seeded sample
+  of 2500 rows where there are more).
 * ``pooled-hdbscan``: HDBSCAN (Campello, Moulavi and Sander, PAKDD 2013) with clusters
   of at least max(5, n/100) rows; noise joins the cluster of the nearest row that is
   not noise, and so do new rows. All noise makes one cluster.
 * ``pooled-bgmm`` and ``pooled-ccl``: see :mod:`.pooled_bgmm` and :mod:`.pooled_ccl`.
+* ``pooled-gmm-bic``, ``pooled-ward`` and ``pooled-genie``: see :mod:`.pooled_trees` and
+  :mod:`.pooled_gmm`.
 
 Uploaded: n_g d numbers, once. A late joiner's rows are fitted together with all others.
 """
@@ -43,6 +46,7 @@ from afcl.methods.rival import (
     simple_clustering,
 )
 from afcl.metrics import COLLAPSED, silhouette
+from afcl_bench.methods.fedgengmm import range_of_k
 
 #: Rows that the sweep's silhouette is taken over, at most.
 SAMPLE = 2500
@@ -166,9 +170,9 @@ class PooledKMeans(Pooled):
 
 @dataclass(frozen=True, slots=True)
 class PooledSweepParams:
-    """`n_init` starts for every k up to `max_clusters`."""
+    """`n_init` starts for every k up to `max_clusters`; None: as far as AFCL looks."""
 
-    max_clusters: int = 10
+    max_clusters: int | None = None
     n_init: int = 10
 
     def __post_init__(self) -> None:
@@ -184,7 +188,8 @@ class PooledKMeansSweep(Pooled):
 
     def fit(self, X: Floats, params: Any, rng: np.random.Generator) -> Clustering:
         """Run k-means for every k and take the largest silhouette, then smallest k."""
-        seed, most = seed_of(rng), min(params.max_clusters, distinct(X))
+        most = min(range_of_k(X.shape[0], params.max_clusters), distinct(X))
+        seed = seed_of(rng)
         levels = [
             _level(X, k, params.n_init, seed) for k in range(min(2, most), most + 1)
         ]
@@ -220,18 +225,19 @@ class PooledHDBSCANParams:
         check_at_least(self, 2, "min_cluster_size")
 
 
-class PooledHDBSCAN(Pooled):
-    """HDBSCAN on everybody's rows: **pooled, nothing is private**.
+class ByRows(Pooled):
+    """A clusterer whose answer is the clusters of rows; the nearest one labels others.
 
     The clustering's `extra` holds the rows that are not noise, to label others by.
     """
 
-    name = "pooled-hdbscan"
-    Params = PooledHDBSCANParams
+    @abstractmethod
+    def partition(self, X: Floats, params: Any) -> Ints:
+        """Return the cluster of every row, -1 for noise; not all may be noise."""
 
     def fit(self, X: Floats, params: Any, rng: np.random.Generator) -> Clustering:
-        """Run HDBSCAN and let noise join its nearest row's cluster."""
-        found = _hdbscan(X, params.min_cluster_size or max(5, X.shape[0] // 100))
+        """Let noise join its nearest row's cluster."""
+        found = self.partition(X, params)
         core = found >= 0
         rows, known = X[core], found[core]
         labels, names = by_size(known[_nearest(X, rows)])
@@ -248,6 +254,17 @@ class PooledHDBSCAN(Pooled):
         """Give every row the cluster of the nearest row that is not noise."""
         labels: Ints = clustering.extra["labels"]
         return labels[_nearest(X, clustering.extra["rows"])]
+
+
+class PooledHDBSCAN(ByRows):
+    """HDBSCAN on everybody's rows: **pooled, nothing is private**."""
+
+    name = "pooled-hdbscan"
+    Params = PooledHDBSCANParams
+
+    def partition(self, X: Floats, params: Any) -> Ints:
+        """Run HDBSCAN."""
+        return _hdbscan(X, params.min_cluster_size or max(5, X.shape[0] // 100))
 
 
 def _hdbscan(X: Floats, smallest: int) -> Ints:

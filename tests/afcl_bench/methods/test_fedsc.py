@@ -388,3 +388,28 @@ def test_codes_that_cannot_be(said):
     state = round_of(state, X)
     with pytest.raises(RejectedMessage):
         METHOD.absorb(state, Update(said, version=1, client=0))
+
+
+def test_without_the_cut_all_similarities_count(seed, monkeypatch):
+    """The graph keeps as many similarities of a row as it is told, or all."""
+    kept = []
+
+    def graph(similarities, neighbours):
+        kept.append((len(similarities), neighbours))
+        return knn_graph(similarities, neighbours)
+
+    monkeypatch.setattr("afcl_bench.methods.fedsc.knn_graph", graph)
+    X = np.repeat([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]], 20, axis=0)
+    X = X + np.random.default_rng(seed).normal(0, 0.2, X.shape)
+    for neighbours in (None, 7, 0):
+        model = make_method(
+            "fedsc", n_clusters=3, neighbours=neighbours, random_state=seed
+        )
+        model.fit_clients([X[::2], X[1::2]])
+    assert set(kept) == {(60, 5), (60, 7), (60, 60)}  # ln 60 = 4.09
+    assert model.n_clusters_ == 3
+
+
+def test_fewer_than_no_neighbours_are_refused():
+    with pytest.raises(InputError, match="neighbours must be 0 or more, not -1"):
+        make_method("fedsc", n_clusters=3, neighbours=-1)

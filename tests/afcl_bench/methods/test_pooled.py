@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -13,19 +16,23 @@ from afcl.exceptions import InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.methods.rival import Nothing
 from afcl.metrics import adjusted_rand, silhouette
+from afcl_bench.methods.fedgengmm import PATIENCE, range_of_k, sweep
 from afcl_bench.methods.pooled import PooledRows, by_size
 from afcl_bench.methods.pooled_bgmm import _mixture, _most_likely
 
 NAMES = (
     "pooled-bgmm",
     "pooled-ccl",
+    "pooled-gmm-bic",
     "pooled-hdbscan",
     "pooled-kmeans",
     "pooled-kmeans-sweep",
+    "pooled-ward",
 )
 #: What makes the checks quick; the rest is as it is.
 QUICK = {
     "pooled-bgmm": {"max_clusters": 8},
+    "pooled-gmm-bic": {"max_clusters": 5},
     "pooled-kmeans-sweep": {"max_clusters": 4, "n_init": 2},
 }
 
@@ -168,6 +175,9 @@ def test_clusters_are_numbered_by_size():
         ("pooled-kmeans-sweep", {"n_clusters": 3}, "has no option 'n_clusters'"),
         ("pooled-hdbscan", {"min_cluster_size": 1}, "min_cluster_size must be at"),
         ("pooled-bgmm", {"max_clusters": 0}, "max_clusters must be at least 1, not 0"),
+        ("pooled-ward", {"max_clusters": 1}, "max_clusters must be at least 2, not 1"),
+        ("pooled-gmm-bic", {"max_clusters": 0}, "max_clusters must be at least 1"),
+        ("pooled-genie", {}, "must be told the number of clusters"),
         ("pooled-bgmm", {"max_iter": 0}, "max_iter must be at least 1, not 0"),
         ("pooled-bgmm", {"concentration": 0.0}, "concentration must be positive"),
     ],
@@ -282,3 +292,89 @@ def test_a_mixture_tells_wide_from_narrow(seed):
     assert found.n_clusters_ == 2
     assert (found.predict(np.full((5, 2), 3.0)) == 1).all()
     assert (found.predict(np.array([[4.5, 4.5], [3.0, 5.0]])) == 0).all()
+
+
+# ------------------------------------------------------------------ the range of k
+
+
+def many_spots(k, each=12):
+    """Spots on a grid, far apart: as many clusters as spots, without doubt."""
+    y = np.repeat(np.arange(k), each)
+    rng = np.random.default_rng(k)
+    spots = np.column_stack([y % 4, y // 4]) * 10.0
+    return spots + rng.normal(0, 0.1, (k * each, 2)), y
+
+
+@pytest.mark.parametrize("name", ["pooled-kmeans-sweep", "pooled-ward"])
+def test_a_sweep_goes_as_far_as_afcl_looks(name):
+    # 14 spots of 12 rows: 168 rows, whose root is 12; 15 of 16: 240, whose root is 15.
+    X, y = many_spots(14)
+    assert fitted(name, [X]).n_clusters_ <= 12
+    X, y = many_spots(15, 16)
+    found = fitted(name, [X])
+    assert found.n_clusters_ == 15
+    assert adjusted_rand(y, found.labels_) == 1.0
+    assert fitted(name, [X], max_clusters=10).n_clusters_ <= 10
+
+
+def test_a_range_is_at_least_ten_and_at_most_128():
+    assert [range_of_k(n, None) for n in (9, 150, 900, 10**6)] == [9, 12, 30, 128]
+    assert range_of_k(10**6, 7) == 7
+
+
+def test_ward_by_hand():
+    # Two gaps that stand out: three clusters have the largest silhouette.
+    X = column(0, 1, 2, 3, 10, 11, 12, 30, 31)
+    found = fitted("pooled-ward", [X], scale=None)
+    assert found.n_clusters_ == 3
+    assert found.labels_.tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("d", [2, 12])
+def test_bic_is_as_good_as_scikit_learns(seed, d):
+    from sklearn.mixture import GaussianMixture
+
+    X, y = blobs(seed, n=60, d=d)
+    found = fitted("pooled-gmm-bic", [X], seed, max_clusters=5, scale=None)
+    assert found.n_clusters_ == 3
+    assert adjusted_rand(y, found.labels_) > 0.99
+    rows = (X - X.mean(axis=0)) / X.std(axis=0)  # the units BIC is taken in
+    kind = "full" if d <= 10 else "diag"
+    own = GaussianMixture(3, covariance_type=kind, n_init=3, random_state=0).fit(rows)
+    assert found.scores_["bic"] <= own.bic(rows) + 1e-3 * abs(own.bic(rows))
+
+
+def test_bic_stops_when_it_only_rises(seed):
+    X = np.random.default_rng(seed).normal(size=(200, 2))
+    tried = sweep(X, range(1, 15), "full", 0)
+    scores = [mixture.bic for mixture in tried]
+    assert len(tried) == min(14, int(np.argmin(scores)) + 1 + PATIENCE)
+
+
+# ------------------------------------------------------------------ Genie
+
+
+class Halves:
+    """Stands for genieclust's class: the lower half of the rows, and the rest."""
+
+    def __init__(self, n_clusters):
+        self.k = n_clusters
+
+    def fit_predict(self, X):
+        assert self.k == X.shape[1] == 2
+        return (np.arange(len(X)) >= len(X) // 2).astype(np.int32)
+
+
+def test_genie_is_told_k_and_its_labels_stand(monkeypatch):
+    monkeypatch.setitem(sys.modules, "genieclust", SimpleNamespace(Genie=Halves))
+    found = fitted("pooled-genie", [column(5, 1, 2), column(9, 7, 3)], n_clusters=2)
+    assert found.labels_.tolist() == [0, 0, 0, 1, 1, 1]
+    assert fitted("pooled-genie", [column(4, 4)], n_clusters=2).n_clusters_ == 1
+    alone = fitted("pooled-genie", [column(4, 6, 9)], n_clusters=3)
+    assert sorted(alone.labels_.tolist()) == [0, 1, 2]
+
+
+def test_without_genieclust_one_line_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "genieclust", None)
+    with pytest.raises(InputError, match="pip install genieclust"):
+        fitted("pooled-genie", [column(5, 1, 2)], n_clusters=2)
