@@ -8,9 +8,9 @@ It exists to reproduce the printed table. As :mod:`.afcl_paper`, except:
 - the nearest seed wins at the client; the server rebuilds the rows and lets all seeds
   compete for them again, with wins counted over the whole round;
 - an absent client that took part before and weighs more than the mean is replayed with
-  its last upload, behind the participants; that counts as taking part, from the next
-  round's weights on;
-- Z is over participants and replayed clients, from mean and plain distances.
+  its last upload, also in a round without participants: see
+  :mod:`afcl.core.paper.published`, which plays the rounds;
+- Z is another index of the same form, compared before the seeds move.
 
 The parameters `winner` and `anchor` have no effect here.
 """
@@ -25,9 +25,8 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.messages import Broadcast, Update, WeightedPositions
 from afcl.core.paper import attributes
-from afcl.core.paper.balance import balance_weights, count
-from afcl.core.paper.objective import objective
-from afcl.core.paper.server import PaperState, close_round, place_seeds
+from afcl.core.paper.published import play_round
+from afcl.core.paper.server import PaperState, place_seeds
 from afcl.core.params import PaperParams
 from afcl.core.protocol import server_rng
 from afcl.methods.afcl_paper import AfclPaper
@@ -72,21 +71,8 @@ class AfclMatlab(AfclPaper):
 
     def end_round(self, state: PaperState) -> PaperState:
         """Weigh, replay whom the weights favour, move the seeds, learn W anew."""
-        if not state.pending:
-            return state
-        assert state.attributes is not None
-        present = [update.client for update in state.pending]
-        frequencies = count(state.frequencies, present)
-        weights = balance_weights(frequencies, state.params.balance)
-        again = attributes.replayed(frequencies, weights, present)
-        updates = [*state.pending, *(state.latest[client] for client in again)]
-        parts = [state.contribution(u, weights[u.client]) for u in updates]
-        return close_round(
-            state,
-            attributes.cooperate(state.seeds, parts, state.attributes),
-            count(frequencies, again),
-            objective(parts, plain=True),
-            attributes.learned_weights(
-                [update.payload for update in state.pending], state.params.learning_rate
-            ),
-        )
+        return play_round(state) if state.pending else state
+
+    def silent_round(self, state: PaperState) -> PaperState:
+        """Play a round that has no participants; absent clients may be replayed."""
+        return play_round(state)

@@ -34,14 +34,18 @@ def start_weights(rate: float, n_features: int, rng: np.random.Generator) -> Flo
     return weights
 
 
-def learned_weights(uploads: Sequence[Intensities], rate: float) -> Floats:
-    """Return W_j = eta d / sum_h (D_j / D_h)^(1/7) from a round's participants.
+def learned_weights(
+    uploads: Sequence[Intensities], rate: float, n_features: int
+) -> Floats:
+    """Return W_j = eta d / sum_h (D_j / D_h)^(1/7) from all uploads of a round.
 
     D_j is the sum of |upload_j| over all rows; an attribute with D_j = 0 gets weight
-    0 and takes no part in the sum. Computed as D_j^(-1/7) / sum_h D_h^(-1/7), which is
-    the same and cannot overflow.
+    0 and takes no part in the sum: without uploads W is 0. Computed as
+    D_j^(-1/7) / sum_h D_h^(-1/7), which is the same and cannot overflow.
     """
-    spread = sum(np.abs(upload.intensities).sum(axis=0) for upload in uploads)
+    spread = np.zeros(n_features)
+    for upload in uploads:
+        spread += np.abs(upload.intensities).sum(axis=0)
     inverse = np.zeros_like(spread)
     np.power(spread, -EXPONENT, where=spread > 0, out=inverse)
     weights: Floats = rate * inverse.size * inverse / (inverse.sum() or 1.0)
@@ -103,6 +107,8 @@ def cooperate(
     with gamma, whose wins start at 1 in each round; seeds no farther from it than the
     row, or within :data:`NEAR`, move by W w (row - m_u).
     """
+    if not contributions:
+        return seeds
     steps = [steps_of(weights, part.weight) for part in contributions]
     rows = [rebuild(*pair) for pair in zip(contributions, steps, strict=True)]
     moved = seeds.copy()

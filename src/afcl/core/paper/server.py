@@ -50,8 +50,12 @@ class PaperState:
         Uploads of the round so far, as they came.
     latest
         The newest upload of every client.
+    anchors
+        The version of the seeds from which the published code would rebuild a client's
+        newest upload; a client that is not in it has taken part in no round.
     objective, change
-        Z of the last round with uploads, and its distance to the one before.
+        Z of the last round, and its distance to the one before; None where the
+        published code has no number.
     movement
         Sum of squared seed moves in that round.
     """
@@ -66,6 +70,7 @@ class PaperState:
     frequencies: dict[ClientId, int] = field(default_factory=dict)
     pending: tuple[Update, ...] = ()
     latest: dict[ClientId, Update] = field(default_factory=dict)
+    anchors: dict[ClientId, int] = field(default_factory=dict)
     objective: float | None = None
     change: float | None = None
     movement: float = 0.0
@@ -217,7 +222,7 @@ def close_round(
     state: PaperState,
     seeds: Floats,
     frequencies: dict[ClientId, int],
-    value: float,
+    value: float | None,
     attributes: Floats | None = None,
 ) -> PaperState:
     """Return the state after a round that led to these seeds and this objective.
@@ -229,6 +234,7 @@ def close_round(
         or state.attributes is None
         or np.array_equal(attributes, state.attributes)
     )
+    before = state.objective
     return replace(
         state,
         history=state.history if same else (*state.history, seeds),
@@ -236,7 +242,7 @@ def close_round(
         frequencies=frequencies,
         pending=(),
         objective=value,
-        change=None if state.objective is None else abs(value - state.objective),
+        change=None if value is None or before is None else abs(value - before),
         movement=float(((seeds - state.seeds) ** 2).sum()),
     )
 
