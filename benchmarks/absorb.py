@@ -34,7 +34,8 @@ from afcl.core.state import ServerState
 from afcl.methods import get_method
 from afcl.runtime.agreement import Agreement
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Coordinator, Spec
+from afcl.runtime.coordinator import Coordinator
+from afcl.runtime.spec import Spec
 from afcl.runtime.transport import Failure, Reply
 from afcl.scale import given_box
 

@@ -31,9 +31,9 @@ from afcl.core.state import ServerState
 from afcl.data.split import iid_split
 from afcl.methods.afcl import Afcl, State
 from afcl.metrics import silhouette
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import Rounds
 from afcl.runtime.simulate import simulate
+from afcl.runtime.spec import Spec
 from quality import load, owners, scaled
 
 SHARE = 4

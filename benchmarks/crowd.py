@@ -36,9 +36,9 @@ from afcl.kernels.batches import around
 from afcl.methods.afcl import Afcl
 from afcl.runtime.batch import PART, SiteBatch, Threads
 from afcl.runtime.batch_coordinator import BatchCoordinator
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import Rounds, Schedule
 from afcl.runtime.simulate import simulate_batch
+from afcl.runtime.spec import Spec
 
 PARTS = ("step", "rounds", "summary", "secure")
 

@@ -29,8 +29,8 @@ from afcl.kernels.arrays import ArrayPasses
 from afcl.kernels.gpu.passes import FusedPasses
 from afcl.methods import get_method
 from afcl.runtime.arrays import in_place
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.simulate import simulate
+from afcl.runtime.spec import Spec
 
 #: Rows that are drawn at once.
 DRAWN = 1 << 22

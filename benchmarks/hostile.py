@@ -30,10 +30,11 @@ from afcl.data.synthetic import make_sd1
 from afcl.methods import get_method
 from afcl.metrics import silhouette
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Coordinator, Finished, Spec
+from afcl.runtime.coordinator import Coordinator
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.schedule import EventClock, Rounds, Schedule
 from afcl.runtime.site import Site
+from afcl.runtime.spec import Finished, Spec
 from afcl.scale import minmax_box, ranges_of
 
 CLIENTS, HOSTILE = 10, 2

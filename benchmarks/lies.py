@@ -38,10 +38,11 @@ from afcl.exceptions import AfclError
 from afcl.methods import get_method
 from afcl.metrics import adjusted_rand
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Coordinator, Finished, Spec
+from afcl.runtime.coordinator import Coordinator
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.schedule import Schedule
 from afcl.runtime.site import Site
+from afcl.runtime.spec import Finished, Spec
 
 #: The levels that are lied to; the first is the default of three sites and more.
 LEVELS = ("secure(plain)+summary", "summary", "grouped(5)")

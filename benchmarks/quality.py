@@ -300,6 +300,9 @@ def main() -> None:
     parts: list[Iterable[Figure]] = []
     if options.only:
         wanted = options.only.split(",")
+        unknown = [name for name in wanted if name not in names]
+        if unknown:
+            parser.exit(2, f"--only {unknown[0]}: choose from {', '.join(names)}\n")
         parts.append(
             quality(options.data, options.runs, [n for n in names if n in wanted])
         )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whoever holds which row: the same rows, dealt out in five ways, and at one site.
 
-``python benchmarks/splits.py [--data DIR] [--mixtures N] [--jobs J]``
+``python benchmarks/splits.py [--data DIR] [--mixtures N] [--participation random]``
 
 Every line is a kind of data, every column a split: rows at one site; five sites by
 k-means (they share hardly a cluster); five at random; ten by a Dirichlet(.3) over the
@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -29,6 +30,8 @@ from afcl.exceptions import SmallClientsWarning, TrustWarning
 from afcl.metrics import adjusted_rand, silhouette
 from quality import CLUSTERS, LEAST, load, scaled
 
+#: Parameters of the estimator.
+Given = Mapping[str, Any]
 #: First seed of the mixtures.
 FIRST = 1000
 #: Seeds of every other data set.
@@ -68,30 +71,30 @@ SPLITS: dict[str, Callable[[Floats, Ints, int], Ints]] = {
 
 
 def run(
-    X: Floats, y: Ints, split: str, seed: int, privacy: str | None
+    X: Floats, y: Ints, split: str, seed: int, given: Given
 ) -> tuple[int, float, float]:
     """Return k', ARI and the silhouette of one run."""
     for kind in (SmallClientsWarning, TrustWarning):
         warnings.simplefilter("ignore", kind)
     owners = SPLITS[split](X, y, seed)
-    model = AFCL(random_state=seed, privacy=privacy).fit(X, clients=owners)
+    model = AFCL(random_state=seed, **given).fit(X, clients=owners)
     score = silhouette(scaled(X), model.labels_, sample=4000)
     return model.n_clusters_, adjusted_rand(y, model.labels_), score
 
 
-def mixture(seed: int, split: str, privacy: str | None) -> tuple[bool, float, float]:
+def mixture(seed: int, split: str, given: Given) -> tuple[bool, float, float]:
     """Return whether k is right on a mixture, ARI and silhouette."""
     X, y = random_mixture(seed)
-    k, ari, score = run(X, y, split, seed, privacy)
+    k, ari, score = run(X, y, split, seed, given)
     return k == np.unique(y).shape[0], ari, score
 
 
 def stored(
-    folder: Path, name: str, seed: int, split: str, privacy: str | None
+    folder: Path, name: str, seed: int, split: str, given: Given
 ) -> tuple[bool, float, float]:
     """Return the same on a data set."""
     X, y = load(folder, name, seed)
-    k, ari, score = run(X, y, split, seed, privacy)
+    k, ari, score = run(X, y, split, seed, given)
     return k == CLUSTERS.get(name), ari, score
 
 
@@ -107,10 +110,12 @@ def main() -> None:
     parser.add_argument("--mixtures", type=int, default=200)
     parser.add_argument("--first", type=int, default=FIRST)
     parser.add_argument("--privacy")
+    parser.add_argument("--participation", choices=["random"])
     parser.add_argument("--splits", default=",".join(SPLITS))
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    splits, privacy = options.splits.split(","), options.privacy
+    splits = options.splits.split(",")
+    given = {"privacy": options.privacy, "participation": options.participation}
     together = Parallel(n_jobs=options.jobs)
     line("", splits)
     line("---", ["---"] * len(splits))
@@ -118,9 +123,7 @@ def main() -> None:
         seeds = range(options.first, options.first + options.mixtures)
         cells = []
         for split in splits:
-            found = np.array(
-                together(delayed(mixture)(s, split, privacy) for s in seeds)
-            )
+            found = np.array(together(delayed(mixture)(s, split, given) for s in seeds))
             right, ari, _ = found.mean(axis=0)
             cells.append(f"{right:.3f} (ARI {ari:.3f})")
         line(f"{options.mixtures} mixtures", cells)
@@ -132,7 +135,7 @@ def main() -> None:
             for split in splits:
                 found = np.array(
                     together(
-                        delayed(stored)(options.data, name, s, split, privacy)
+                        delayed(stored)(options.data, name, s, split, given)
                         for s in range(SEEDS)
                     )
                 )

@@ -84,6 +84,21 @@ def test_twins_give_the_same_bits(seed, m):
         assert one.tobytes() == other.tobytes()
 
 
+def test_twins_give_the_same_bits_of_many_nodes(seed):
+    # Steps of every order of magnitude: some are longer than two others by a rounding.
+    rng = np.random.default_rng(seed)
+    for power in (0.01, 1, 3, 12):
+        X = rng.normal(size=(150, 2))
+        squares = reference.squared_distances(X, X)
+        near = np.argsort(squares, axis=1)[:, :12]
+        linked = np.zeros_like(squares, dtype=bool)
+        linked[np.arange(150)[:, None], near] = True
+        linked = (linked | linked.T) & ~np.eye(150, dtype=bool)
+        steps = np.where(linked, squares**power, np.inf)
+        ways = reference_ways.shortest_ways(steps)
+        assert native.shortest_ways(steps).tobytes() == ways.tobytes()
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 15))
 def test_on_squared_distances_it_is_ward(seed, m):

@@ -18,7 +18,12 @@ from types import ModuleType
 from typing import ParamSpec, TypeVar
 
 from afcl.exceptions import InputError
-from afcl.kernels import reference, reference_paper, reference_ways
+from afcl.kernels import (
+    reference,
+    reference_nests,
+    reference_paper,
+    reference_ways,
+)
 from afcl.parts import BLOCK as BLOCK
 
 __all__ = [
@@ -33,11 +38,13 @@ __all__ = [
     "levels",
     "lloyd",
     "microaggregate",
+    "nearest_inside",
     "plus_plus",
     "shortest_ways",
     "silhouettes",
     "squared_distances",
     "sums",
+    "sums_around",
     "tally",
     "valleys",
     "ward",
@@ -146,6 +153,12 @@ join_seeds = _either(
 microaggregate = _either(
     reference.microaggregate, lambda X, smallest: X.size * X.shape[0] // smallest
 )
+nearest_inside = _either(
+    reference_nests.nearest_inside,
+    # Loops over few rows of each of many parents are slow in NumPy.
+    lambda X, parents, starts, seeds: X.size * seeds.shape[0],
+)
+sums_around = _either(reference_nests.sums_around, lambda X, *_: X.size)
 shortest_ways = _either(
     reference_ways.shortest_ways, lambda steps: steps.size * steps.shape[0]
 )

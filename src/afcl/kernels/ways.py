@@ -8,12 +8,15 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
 
+#: Twice what a rounded number can be wrong by, as a share of it.
+EPSILON = 2.0**-51
+
 _compiled = compiled()
 
 
 @_compiled
-def _neighbours(steps: Floats) -> tuple[Ints, Ints]:
-    """Return every node's neighbours one after the other, and where each's begin."""
+def _neighbours(steps: Floats) -> tuple[Ints, Floats, Ints]:
+    """Return every node's neighbours, how far they are, and where each's begin."""
     m = steps.shape[0]
     starts = np.zeros(m + 1, dtype=np.int64)
     for i in range(m):
@@ -21,37 +24,105 @@ def _neighbours(steps: Floats) -> tuple[Ints, Ints]:
         for j in range(m):
             if steps[i, j] < np.inf:
                 starts[i + 1] += 1
-    near = np.empty(starts[m], dtype=np.int64)
+    near, lengths = np.empty(starts[m], dtype=np.int64), np.empty(starts[m])
     at = 0
     for i in range(m):
         for j in range(m):
             if steps[i, j] < np.inf:
                 near[at] = j
+                lengths[at] = steps[i, j]
                 at += 1
-    return near, starts
+    return near, lengths, starts
+
+
+@_compiled
+def _worth_a_step(steps: Floats) -> Floats:
+    """Return the steps without those that are longer than two others together.
+
+    By so much longer that no rounding of any way can make up for it: a way has fewer
+    steps than there are nodes. So the shortest ways stay what they are, to the bit.
+    """
+    m = steps.shape[0]
+    near, lengths, starts = _neighbours(steps)
+    longest = 0.0
+    for length in lengths:
+        longest = max(longest, length)
+    rounding = EPSILON * m * longest
+    kept = steps.copy()
+    for i in range(m):
+        for at in range(starts[i], starts[i + 1]):
+            for by in range(starts[i], starts[i + 1]):
+                round_way = lengths[by] + steps[near[by], near[at]]
+                if round_way + rounding < lengths[at]:
+                    kept[i, near[at]] = np.inf
+                    break
+    return kept
+
+
+@_compiled
+def _raise(heap: Ints, place: Ints, length: Floats, at: int) -> None:
+    """Let the node at this place of the heap climb to where it belongs (INOUT)."""
+    node = heap[at]
+    while at > 0:
+        above = (at - 1) // 2
+        if length[heap[above]] <= length[node]:
+            break
+        heap[at] = heap[above]
+        place[heap[at]] = at
+        at = above
+    heap[at] = node
+    place[node] = at
+
+
+@_compiled
+def _take_nearest(heap: Ints, place: Ints, length: Floats, size: int) -> int:
+    """Take the node with the shortest way out of a heap of this size (INOUT)."""
+    nearest: int = heap[0]
+    node = heap[size - 1]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= size - 1:
+            break
+        if below + 1 < size - 1 and length[heap[below + 1]] < length[heap[below]]:
+            below += 1
+        if length[node] <= length[heap[below]]:
+            break
+        heap[at] = heap[below]
+        place[heap[at]] = at
+        at = below
+    heap[at] = node
+    place[node] = at
+    return nearest
 
 
 @_compiled
 def shortest_ways(steps: Floats) -> Floats:
-    """Return the shortest ways between nodes; see :func:`reference_ways`."""
+    """Return the shortest ways between nodes; see :func:`reference_ways`.
+
+    Only nodes that were reached wait in a heap, the nearest on top. Which of several as
+    near comes first makes no difference: no way becomes shorter by going on.
+    """
     m = steps.shape[0]
-    near, starts = _neighbours(steps)
+    near, lengths, starts = _neighbours(_worth_a_step(steps))
     found = np.full((m, m), np.inf)
+    heap, place = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
     for source in range(m):
         length = found[source]
         length[source] = 0.0
-        open_nodes = np.arange(m)
-        for count in range(m, 0, -1):
-            best = 0
-            for place in range(1, count):
-                if length[open_nodes[place]] < length[open_nodes[best]]:
-                    best = place
-            node = open_nodes[best]
-            open_nodes[best] = open_nodes[count - 1]
+        heap[0], place[source], size = source, 0, 1
+        while size > 0:
+            node = _take_nearest(heap, place, length, size)
+            size -= 1
             for at in range(starts[node], starts[node + 1]):
-                way = length[node] + steps[node, near[at]]
-                if way < length[near[at]]:
-                    length[near[at]] = way
+                other = near[at]
+                way = length[node] + lengths[at]
+                if way < length[other]:
+                    if length[other] == np.inf:
+                        heap[size], place[other] = other, size
+                        size += 1
+                    length[other] = way
+                    _raise(heap, place, length, place[other])
     for i in range(m):
         for j in range(i):
             shorter = min(found[i, j], found[j, i])

@@ -120,6 +120,23 @@ def test_labels_and_picks():
     )
 
 
+@pytest.mark.parametrize("n", [1, 33, 5000, 32_768])
+@pytest.mark.parametrize("d", [1, 16, 100])
+def test_picks_are_those_of_numpy(n, d):
+    rows = blobs(n, d).astype(np.float64)
+    draws = np.random.default_rng(n).random(200)
+    there = torch.from_numpy(rows).cuda()
+    found = fused(blobs(10, d)).picked(there, draws)
+    expected = reference.plus_plus(rows, np.ones(n), draws)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_no_more_is_picked_than_there_are_places():
+    there = torch.tensor([[0.0], [0.0], [1.0], [1.0]]).double().cuda().repeat(100, 1)
+    draws = np.random.default_rng(0).random(9)
+    assert fused(blobs(10, 1)).picked(there, draws).shape == (2,)
+
+
 @pytest.mark.parametrize("level", ["summary", "secure(plain)+summary"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_run_is_that_of_numpy(level, dtype):
@@ -162,7 +179,8 @@ def test_too_little_memory_is_said_in_one_line():
     assert rows.shape == (1000, 3)
 
 
-def test_other_libraries_are_worked_on_where_they_are():
+def test_other_libraries_are_worked_on_where_they_are(monkeypatch):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch has a share
     cupy = pytest.importorskip("cupy")
     table = blobs(3000, 4)
     spec = Spec(get_method("afcl"), {"privacy": "summary"}, 0)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """One reading of the rows of a CUDA tensor: nearest centres, sums and silhouettes.
 
-A program takes tile after tile of rows. Centres are gone through in blocks, each of two
-halves; of every row and every place in a half the least is kept over all blocks, with
-the number of its block in the last bits, so that nothing of size n x k exists and lines
-are reduced once. The tensor cores multiply float32 as three products of float16 parts;
-the two centres of the nearest pair are then compared by differences, in float32. Of up
-to eight columns all distances are computed so. It is
-comparisons that such a pass is slow by, and pairs halve them. Sums go to copies that
-all programs share, around each row's own centre; silhouettes are added up in whole
+A program takes tile after tile of rows. Centres are gone through in blocks of a few
+strips each; of every row and every place in a strip the least is kept over all strips
+and blocks, with the number of its block in the last bits, so that nothing of size n x k
+exists and lines are reduced once. The tensor cores multiply float32 as three products
+of float16 parts; the centres of the nearest bundle (one of every strip) are then
+compared by differences, in float32. Of up to eight columns all distances are computed
+so. It is comparisons that such a pass is slow by, and strips make them fewer. Up to 32
+centres are one block of two strips that stays in registers. Sums go to copies that all
+programs share, around each row's own centre; silhouettes are added up in whole
 multiples of 2^-20.
 """
 # mypy: ignore-errors
@@ -47,9 +48,8 @@ def by_differences(
 
 
 @triton.jit
-def marked(a, b, block, MASK: tl.constexpr):
-    """Return the lesser of each pair, with the block's number in its last bits."""
-    least = tl.minimum(a, b)
+def marked(least, block, MASK: tl.constexpr):
+    """Return numbers with the block's number in their last bits."""
     if MASK > 0:
         bits = least.to(tl.int32, bitcast=True)
         least = ((bits & ~MASK) | block).to(tl.float32, bitcast=True)
@@ -70,13 +70,13 @@ def twentieths(values):
 
 
 @triton.jit
-def two_least(best, later, within, HALF: tl.constexpr, MASK: tl.constexpr):
-    """Return the least of every line, the number of its pair, and the next."""
+def two_least(best, later, within, STRIP: tl.constexpr, MASK: tl.constexpr):
+    """Return the least of every line, the number of its bundle, and the next."""
     least = tl.min(best, 1)
-    at = tl.min(tl.where(best == least[:, None], within[None, :], HALF), 1)
+    at = tl.min(tl.where(best == least[:, None], within[None, :], STRIP), 1)
     rest = tl.min(tl.where(within[None, :] == at[:, None], later, best), 1)
     block = least.to(tl.int32, bitcast=True) & MASK
-    return least, block * HALF + at, rest
+    return least, block * STRIP + at, rest
 
 
 @triton.jit
@@ -90,30 +90,30 @@ def pass_kernel(
     rows, n, stride, box, centers, across, turned, norms, about, axes, nest, seeds,
     counts, firsts, seconds, squares, totals, slabs, labels,
     n_blocks, most_inside, n_copies,
-    D: tl.constexpr, DP: tl.constexpr, KP: tl.constexpr, HALF: tl.constexpr,
+    D: tl.constexpr, DP: tl.constexpr, KP: tl.constexpr, STRIP: tl.constexpr,
     BLOCK: tl.constexpr, SCORE: tl.constexpr, SLABS: tl.constexpr,
     NESTED: tl.constexpr, SQUARES: tl.constexpr, SUMS: tl.constexpr,
     LABELS: tl.constexpr, MASK: tl.constexpr, N_CELLS: tl.constexpr,
-    STAGES: tl.constexpr,
+    STAGES: tl.constexpr, STRIPS: tl.constexpr,
 ):  # fmt: skip
     """Add up what a set of centres makes of the rows; see :mod:`.passes`."""
-    SINGLE: tl.constexpr = KP == 2 * HALF
+    SINGLE: tl.constexpr = KP == 2 * STRIP
     NARROW: tl.constexpr = D <= 8
     column = tl.arange(0, DP)
     real = column < D
     low = tl.load(box + column, mask=real, other=0.0)
     inverse = tl.load(box + DP + column, mask=real, other=0.0)
     middle = tl.load(box + 2 * DP + column, mask=real, other=0.0)
-    within = tl.arange(0, HALF)
+    within = tl.arange(0, STRIP)
     at_a = column[:, None] * KP + within[None, :]
     if SINGLE:
         upper_a, lower_a = tl.load(turned + at_a), tl.load(turned + DP * KP + at_a)
-        upper_b = tl.load(turned + at_a + HALF)
-        lower_b = tl.load(turned + DP * KP + at_a + HALF)
-        norm_a, norm_b = tl.load(norms + within), tl.load(norms + HALF + within)
+        upper_b = tl.load(turned + at_a + STRIP)
+        lower_b = tl.load(turned + DP * KP + at_a + STRIP)
+        norm_a, norm_b = tl.load(norms + within), tl.load(norms + STRIP + within)
         if SCORE > 1:
             both_a = norm_a + tl.load(about + within)
-            both_b = norm_b + tl.load(about + HALF + within)
+            both_b = norm_b + tl.load(about + STRIP + within)
     if SLABS:
         every = tl.arange(0, KP)
         at_axes = column[:, None] * KP + every[None, :]
@@ -139,13 +139,14 @@ def pass_kernel(
         x = tl.where(inside, x, 0.0)
         upper = x.to(tl.float16)
         lower = (x - upper.to(tl.float32)).to(tl.float16)
+        square = tl.sum(x * x, 1)
         if SINGLE:
             if NARROW:
                 dot_a = by_differences(
                     rows, long, held, stride, box, across, 0, within, D, DP, KP
                 )
                 dot_b = by_differences(
-                    rows, long, held, stride, box, across, HALF, within, D, DP, KP
+                    rows, long, held, stride, box, across, STRIP, within, D, DP, KP
                 )
             else:
                 dot_a = product(upper, lower, upper_a, lower_a)
@@ -153,61 +154,68 @@ def pass_kernel(
             far_a, far_b = dot_a + norm_a[None, :], dot_b + norm_b[None, :]
             best = tl.minimum(last_bit(far_a, 0), last_bit(far_b, 1))
             later = tl.maximum(far_a, far_b)
-            least, pair, rest = two_least(best, later, within, HALF, 0)
+            least, bundle, rest = two_least(best, later, within, STRIP, 0)
             is_b = (least.to(tl.int32, bitcast=True) & 1) > 0
-            label = tl.where(is_b, pair + HALF, pair)
+            label = tl.where(is_b, bundle + STRIP, bundle)
             if SCORE > 1:
                 out_a, out_b = dot_a + both_a[None, :], dot_b + both_b[None, :]
-                mine = within[None, :] == pair[:, None]
+                mine = within[None, :] == bundle[:, None]
                 others = tl.where(is_b[:, None], out_a, out_b)
                 others = tl.where(mine, others, tl.minimum(out_a, out_b))
                 outside = tl.min(others, 1)
             gap = gaps(x, centers, label, column, DP)
             near = tl.sum(gap * gap, 1)
         else:
-            best = tl.full([BLOCK, HALF], FAR, tl.float32)
+            best = tl.full([BLOCK, STRIP], FAR, tl.float32)
             later, out, out_later = best, best, best
+            whole = tl.arange(0, STRIPS * STRIP)
             for block in tl.range(0, n_blocks, num_stages=STAGES):
-                here = block * 2 * HALF
-                at = at_a + here
-                upper_a = tl.load(turned + at)
-                lower_a = tl.load(turned + DP * KP + at)
-                upper_b = tl.load(turned + at + HALF)
-                lower_b = tl.load(turned + DP * KP + at + HALF)
-                norm_a = tl.load(norms + here + within)[None, :]
-                norm_b = tl.load(norms + here + HALF + within)[None, :]
+                here = block * STRIPS * STRIP
+                norm = tl.load(norms + here + whole)[None, :]
                 if NARROW:
-                    dot_a = by_differences(
-                        rows, long, held, stride, box, across, here, within, D, DP, KP
+                    dot = by_differences(
+                        rows, long, held, stride, box, across, here, whole, D, DP, KP
                     )
-                    dot_b = by_differences(
-                        rows, long, held, stride, box, across, here + HALF, within,
-                        D, DP, KP,
-                    )  # fmt: skip
                 else:
-                    dot_a = product(upper, lower, upper_a, lower_a)
-                    dot_b = product(upper, lower, upper_b, lower_b)
-                far = marked(dot_a + norm_a, dot_b + norm_b, block, MASK)
+                    at = column[:, None] * KP + here + whole[None, :]
+                    dot = product(
+                        upper, lower, tl.load(turned + at),
+                        tl.load(turned + DP * KP + at),
+                    )  # fmt: skip
+                this = dot + norm
+                far = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
+                if SCORE > 1:
+                    this += tl.load(about + here + whole)[None, :]
+                    wide = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
+                far = marked(far, block, MASK)
                 if SCORE > 0:
                     later = tl.minimum(later, tl.maximum(best, far))
                 best = tl.minimum(best, far)
                 if SCORE > 1:
-                    norm_a += tl.load(about + here + within)[None, :]
-                    norm_b += tl.load(about + here + HALF + within)[None, :]
-                    wide = marked(dot_a + norm_a, dot_b + norm_b, block, MASK)
+                    wide = marked(wide, block, MASK)
                     out_later = tl.minimum(out_later, tl.maximum(out, wide))
                     out = tl.minimum(out, wide)
-            least, pair, rest = two_least(best, later, within, HALF, MASK)
-            # The two centres of the nearest pair, by differences.
-            label = (pair // HALF) * (2 * HALF) + pair % HALF
+            least, bundle, rest = two_least(best, later, within, STRIP, MASK)
+            # The centres of the nearest bundle, by differences.
+            first = (bundle // STRIP) * (STRIPS * STRIP) + bundle % STRIP
+            near = tl.full([BLOCK], FAR, tl.float32)
+            beside, label = near, first
+            for number in tl.static_range(STRIPS):
+                gap = gaps(x, centers, first + number * STRIP, column, DP)
+                this = tl.sum(gap * gap, 1)
+                beside = tl.minimum(beside, tl.maximum(near, this))
+                label = tl.where(this < near, first + number * STRIP, label)
+                if SCORE > 1:
+                    more = this + tl.load(about + first + number * STRIP)
+                    if number == 0:
+                        outside = tl.full([BLOCK], FAR, tl.float32)
+                        own = more
+                    else:
+                        better = this < near
+                        outside = tl.minimum(outside, tl.where(better, own, more))
+                        own = tl.where(better, more, own)
+                near = tl.minimum(near, this)
             gap = gaps(x, centers, label, column, DP)
-            gap_b = gaps(x, centers, label + HALF, column, DP)
-            near, beside = tl.sum(gap * gap, 1), tl.sum(gap_b * gap_b, 1)
-            is_b = beside < near
-            mate = tl.where(is_b, label, label + HALF)
-            label = tl.where(is_b, label + HALF, label)
-            near, beside = tl.minimum(near, beside), tl.maximum(near, beside)
-            gap = tl.where(is_b[:, None], gap_b, gap)
         if NESTED:
             group = tl.load(nest + label)
             start = tl.load(nest + KP + group)
@@ -232,10 +240,9 @@ def pass_kernel(
             tl.atomic_add(firsts + cells, gap, mask=inside, sem="relaxed")
             if SQUARES:
                 tl.atomic_add(squares + cells, gap * gap, mask=inside, sem="relaxed")
+        if NARROW:
+            square = square * 0.0  # these are whole distances already
         if SCORE > 0:
-            square = tl.sum(x * x, 1)
-            if NARROW:
-                square = square * 0.0
             second = rest + square
             if not SINGLE:
                 second = tl.minimum(beside, second)
@@ -249,12 +256,11 @@ def pass_kernel(
             if SINGLE:
                 outside += square
             else:
-                least, out_pair, out_rest = two_least(
-                    out, out_later, within, HALF, MASK
+                least, out_bundle, out_rest = two_least(
+                    out, out_later, within, STRIP, MASK
                 )
-                beside += tl.load(about + mate)
-                outside = tl.minimum(beside, out_rest + square)
-                outside = tl.where(out_pair == pair, outside, least + square)
+                outside = tl.minimum(outside, out_rest + square)
+                outside = tl.where(out_bundle == bundle, outside, least + square)
             larger = tl.maximum(inside_own, outside)
             usable = (larger > 0) & (size > 0) & held
             less = tl.maximum(tl.minimum(inside_own, outside), 0.0)

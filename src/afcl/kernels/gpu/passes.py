@@ -15,6 +15,7 @@ from afcl._typing import Floats, Ints
 from afcl.kernels.arrays import ArrayPasses, Nest, slab_axes
 from afcl.kernels.gpu.extremes import extremes_kernel
 from afcl.kernels.gpu.fused import pass_kernel
+from afcl.kernels.gpu.plus_plus import plus_plus_kernel
 from afcl.scale import NARROW, Box
 
 #: Widest tables, and most centres of one set, that the fused kernel takes.
@@ -27,8 +28,14 @@ MOST_SCORED = 128
 REACH = 1000.0
 #: Least squared distance of centres that slabs are counted between, likewise.
 LEAST_APART = 1e-7
-#: Tiles that one program takes in a launch, at most: ten bits count its slabs.
-MOST_TILES = 1000
+#: Tiles that one program takes in a launch, at most: silhouettes are added up in 31
+#: bits, multiples of 2^-20.
+MOST_TILES = 2000
+#: And if it counts slabs: ten bits for each.
+MOST_TILES_OF_SLABS = 1000
+#: Numbers of a chunk of the sample of k-means++, and how many programs share chunks:
+#: fewer than any such card has processors, because they wait for each other.
+PICKED, PICKERS = 1 << 12, 32
 #: Numbers of float32 that sums may be spread over.
 SPREAD = 1 << 21
 #: Copies of the sums, at most.
@@ -38,22 +45,25 @@ FAR = 1e30
 
 
 class Shape(NamedTuple):
-    """How a launch is cut: rows of a tile, centres of half a block, warps."""
+    """How a launch is cut: rows of a tile; strips of a block, centres of a strip."""
 
     block: int
-    half: int
+    strip: int
+    strips: int
     warps: int
     per_sm: int
+    stages: int = 1
 
 
-def shape_for(k: int, d: int, slabs: bool, scored: bool = False) -> Shape:
+def shape_for(k: int, d: int, slabs: bool) -> Shape:
     """Return how the kernel is cut, as measured (docs/results/gpu.md)."""
     if slabs:
-        half = max(16, triton.next_power_of_2(-(-k // 2)))
-        return Shape(32, half, 1, 32) if half == 16 else Shape(64, half, 4, 8)
-    if k <= 32:
-        return Shape(32, 16, 1, 16)
-    return Shape(64, 16, 2, 16) if d <= 32 or scored else Shape(64, 32, 2, 8)
+        strip = max(16, triton.next_power_of_2(-(-k // 2)))
+        if strip > 16:
+            return Shape(64, strip, 2, 4, 8)
+    if slabs or k <= 32:
+        return Shape(32, 16, 2, 1, 32)
+    return Shape(64, 8, 4, 2, 32) if d <= 32 else Shape(64, 16, 2, 2, 32, 3)
 
 
 def suits(values: Any, box: Box | None, places: Ints | None) -> bool:
@@ -109,21 +119,23 @@ class FusedPasses(ArrayPasses):
         return low.astype(np.float64), high.astype(np.float64)
 
     def picked(self, rows: Any, draws: Floats) -> Ints:
-        """Pick rows by k-means++ without waiting in between."""
-        n, k = rows.shape[0], draws.shape[0]
-        given = torch.from_numpy(draws).to(rows.device, rows.dtype)
-        picks = torch.empty(k, dtype=torch.int64, device=rows.device)
-        totals = torch.empty(k, dtype=rows.dtype, device=rows.device)
-        nearest = torch.ones(n, dtype=rows.dtype, device=rows.device)
-        for step in range(k):
-            cumulated = torch.cumsum(nearest, 0)
-            totals[step : step + 1] = cumulated[-1:]
-            aim = cumulated[-1:] * given[step : step + 1]
-            pick = torch.searchsorted(cumulated, aim, right=True).clamp_(max=n - 1)
-            picks[step : step + 1] = pick
-            squares = (rows - rows.index_select(0, pick)).square_().sum(1)
-            nearest = torch.minimum(nearest, squares) if step else squares
-        found = picks.cpu().numpy()
+        """Pick rows by k-means++, in one launch."""
+        (n, d), k = rows.shape, draws.shape[0]
+        there: Any = {"device": rows.device, "dtype": torch.float64}
+        wide = triton.next_power_of_2(d)
+        chunk = max(32, PICKED // wide)
+        chunks = triton.cdiv(n, chunk)
+        most = triton.next_power_of_2(chunks)
+        picks = torch.empty(k, dtype=torch.int32, device=rows.device)
+        totals = torch.empty(k, **there)
+        with torch.cuda.device(rows.device):
+            plus_plus_kernel[(min(chunks, PICKERS),)](
+                rows.double().contiguous(), n, torch.from_numpy(draws).to(**there),
+                torch.empty((2, n), **there), torch.empty((2, most), **there),
+                torch.zeros(1, dtype=torch.int32, device=rows.device), picks, totals,
+                k, D=d, DP=wide, CHUNK=chunk, CHUNKS=most, num_warps=8,
+            )  # fmt: skip
+        found = picks.cpu().numpy().astype(np.int64)
         spent = np.flatnonzero(~(totals.cpu().numpy() > 0))
         return found[: spent[0]] if spent.size else found
 
@@ -149,7 +161,7 @@ class FusedPasses(ArrayPasses):
     ) -> _Asked:
         """Return a launch that can score these centres."""
         k, d = centers.shape
-        ask = _Asked(self, centers, shape_for(k, d, slabs, scored=True))
+        ask = _Asked(self, centers, shape_for(k, d, slabs))
         ask.about[0, :k] = ask.sent(spreads)
         others = np.where(sizes > 1, sizes - 1.0, 1.0)
         ask.about[1, :k] = ask.sent(np.where(sizes > 1, sizes / others, 0.0))
@@ -197,7 +209,8 @@ class _Asked:
         k, d = centers.shape
         self.k, self.d = k, d
         self.wide = max(16, triton.next_power_of_2(d))
-        self.padded = -(-k // (2 * cut.half)) * 2 * cut.half
+        at_once = cut.strips * cut.strip
+        self.padded = -(-k // at_once) * at_once
         # What is seen from the middle is small; float32 as the kernel has it.
         self.middle = centers.mean(axis=0).astype(np.float32).astype(np.float64)
         seen = np.zeros((self.padded, self.wide))
@@ -272,7 +285,8 @@ class _Asked:
         n_cells = max(self.cells, self.padded)
         width = self.d * (2 if flags["SQUARES"] else 1) + 2
         copies = max(1, min(MOST_COPIES, SPREAD // (n_cells * width)))
-        for rows, start in self._launches(copies):
+        tiles = MOST_TILES_OF_SLABS if flags["SLABS"] else MOST_TILES
+        for rows, start in self._launches(copies, tiles):
             sums = torch.zeros(copies * n_cells * width, device=self._device)
             ends = np.cumsum([1, 1, self.d, width - 2 - self.d]) * copies * n_cells
             counts, seconds, firsts, squares = (
@@ -286,10 +300,10 @@ class _Asked:
             widths = np.cumsum([part.shape[1] for part in whole])[:-1]
             self._summed.append(np.split(table, widths, axis=1))
 
-    def _launches(self, copies: int) -> Iterator[tuple[Any, int]]:
+    def _launches(self, copies: int, tiles: int) -> Iterator[tuple[Any, int]]:
         rows = self._passes.values
         # A copy counts in float32, too.
-        step = min(self._cut.block * self._programs() * MOST_TILES, copies << 22)
+        step = min(self._cut.block * self._programs() * tiles, copies << 22)
         for start in range(0, rows.shape[0], step):
             yield rows[start : start + step], start
 
@@ -301,7 +315,7 @@ class _Asked:
         squares: Any, copies: int, flags: dict[str, Any],
     ) -> None:  # fmt: skip
         cut, n = self._cut, rows.shape[0]
-        n_blocks = self.padded // (2 * cut.half)
+        n_blocks = self.padded // (cut.strips * cut.strip)
         grid = (min(self._programs(), triton.cdiv(n, cut.block)),)
         labels = self.labels[start:] if flags["LABELS"] else self.labels
         with torch.cuda.device(self._device):
@@ -310,12 +324,11 @@ class _Asked:
                 self.turned, self.norms, self.about, self.axes, self.nest, self.seeds,
                 counts, firsts, seconds, squares, self.totals, self.slabs, labels,
                 n_blocks, self.most_inside, copies,
-                D=self.d, DP=self.wide, KP=self.padded, HALF=cut.half,
-                BLOCK=cut.block, SUMS=True,
+                D=self.d, DP=self.wide, KP=self.padded, BLOCK=cut.block,
+                STRIP=cut.strip, STRIPS=cut.strips, SUMS=True,
                 MASK=triton.next_power_of_2(n_blocks) - 1,
                 N_CELLS=max(self.cells, self.padded),
-                STAGES=1 if self.d <= 32 else 2,
-                num_warps=cut.warps, num_stages=1, **flags,
+                STAGES=cut.stages, num_warps=cut.warps, num_stages=1, **flags,
             )  # fmt: skip
 
     def sums(self) -> tuple[Floats, Floats, Floats, Floats]:

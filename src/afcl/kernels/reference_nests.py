@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of partitions inside each other, in NumPy: whose a row is, what they hold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from afcl._typing import Floats, Ints
+from afcl.kernels.reference import assign
+
+
+def nearest_inside(X: Floats, parents: Ints, starts: Ints, seeds: Floats) -> Ints:
+    """Return the nearest of the seeds that have the same parent as the row.
+
+    The seeds of parent p are those from ``starts[p]`` up to ``starts[p + 1]``, at least
+    one; of several as near the first is taken.
+    """
+    nearest = np.empty(X.shape[0], dtype=np.int64)
+    for parent in np.unique(parents).tolist():
+        rows = np.flatnonzero(parents == parent)
+        first, last = starts[parent], starts[parent + 1]
+        nearest[rows] = first + assign(X[rows], seeds[first:last])[0]
+    return nearest
+
+
+def sums_around(
+    X: Floats, labels: Ints, seeds: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Count (k,), sum of x - s and of its square (k, d) of every seed's rows."""
+    k, d = seeds.shape
+    counts, firsts, squares = np.zeros(k), np.empty((k, d)), np.empty((k, d))
+    counts += np.bincount(labels, minlength=k)
+    for feature in range(d):
+        away = X[:, feature] - seeds[labels, feature]
+        firsts[:, feature] = np.bincount(labels, away, minlength=k)
+        squares[:, feature] = np.bincount(labels, away * away, minlength=k)
+    return counts, firsts, squares
