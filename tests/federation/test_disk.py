@@ -126,11 +126,6 @@ def test_at_a_site(tmp_path: Path, party: Start, disk_at: Callable[[str], Disk])
     assert (tmp_path / "site-0" / "labels.csv").is_file()
 
 
-@pytest.mark.skipif(
-    "AFCL_TEST_LONG" not in os.environ,
-    reason="starts anew a coordinator and its engine, which on a busy machine takes "
-    "longer than sites wait: AFCL_TEST_LONG=1 runs it",
-)
 def test_at_the_coordinator(
     tmp_path: Path, party: Start, disk_at: Callable[[str], Disk]
 ):

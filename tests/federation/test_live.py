@@ -24,11 +24,11 @@ from afcl._typing import Floats
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_sd1
 from afcl.methods import get_method
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.flower.network import free_port
 from afcl.runtime.heartbeat import read_beat
 from afcl.runtime.results import read_result
 from afcl.runtime.simulate import simulate
+from afcl.runtime.spec import Spec
 from afcl.trace import Event, read_trace
 
 from .conftest import Party, living, until
@@ -133,8 +133,9 @@ def test_killed_slow_and_late_sites(tmp_path: Path, party: Start):
     slow = tmp_path / "slow"
     slow.mkdir()
     (slow / "sitecustomize.py").write_text(
-        "import sys, time\n"
-        "if any('clientapp' in word for word in sys.orig_argv):\n    time.sleep(8)\n"
+        "import os, sys, time\n"
+        "if any('superexec' in word for word in sys.orig_argv):\n"
+        "    os.register_at_fork(after_in_child=lambda: time.sleep(3))\n"
     )
     paths = os.pathsep.join([str(slow), os.environ.get("PYTHONPATH", "")])
     join(party, port, 0, "--insecure", env={"PYTHONPATH": paths})

@@ -106,10 +106,6 @@ def played() -> list[tuple[Block, str]]:
     ]
 
 
-@pytest.mark.skipif(
-    "AFCL_TEST_LONG" not in os.environ,
-    reason="takes eight minutes: AFCL_TEST_LONG=1 runs it",
-)
 def test_the_page_from_the_first_block_to_the_last(network: Network):
     network.folder("coordinator")
     for seed, site in enumerate(SITES):

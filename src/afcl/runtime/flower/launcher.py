@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,10 +14,11 @@ from afcl.owner_only import make_folder
 from afcl.privacy.identity import identity_of_pem
 from afcl.runtime.flower import commands, renewal
 from afcl.runtime.flower.child import Child
-from afcl.runtime.flower.environment import environment, scripts
+from afcl.runtime.flower.environment import environment
 from afcl.runtime.flower.keys import make_site_key, require_flower
 from afcl.runtime.flower.logs import (
     GIVE_CA,
+    KEY_REFUSED,
     NO_ANSWER,
     PUT_OUT,
     heart_stopped,
@@ -43,6 +45,9 @@ from afcl.runtime.live.engine import Tls
 HOME = "engine"
 #: Seconds between two looks whether a SuperNode still says that it is there.
 PULSE = 15.0
+#: How often in a row a SuperNode that ended by itself is started anew.
+ANEW = 20
+_SUPERNODE = "afcl.runtime.flower.supernode"
 
 
 class _Process:
@@ -119,7 +124,7 @@ class FlowerServer(_Process):
 
 
 class FlowerNode(_Process):
-    """A SuperNode, started anew when it has stopped to say that it is there.
+    """A SuperNode, started anew when it has stopped to say that it is there, or ended.
 
     Parameters
     ----------
@@ -142,7 +147,22 @@ class FlowerNode(_Process):
         self._start, self._clock, self._next = start, clock, clock() + PULSE
         self._address, self._ca = address, ca
         self._joined = False
+        #: Whether it was ever let in, and how often it may still be started anew.
+        self._was_in, self._left = False, ANEW
         self._knocking = Knocking(lambda: unreachable(address, ca))
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs, or is about to be started anew."""
+        return self._child.alive or self._comes_back
+
+    @property
+    def _comes_back(self) -> bool:
+        """Whether a SuperNode that has ended is started anew: it had been let in.
+
+        An error of the coordinator's ends it, as with a full disk.
+        """
+        return self._was_in and self._left > 0 and not sent_home(self.log)
 
     def trouble(self) -> str | None:
         """Return why the coordinator does not let this site in, if it does not.
@@ -152,9 +172,12 @@ class FlowerNode(_Process):
         self._feel_pulse()
         self._joined = self._joined or node_id(self.log) is not None
         if self._joined:
-            cut_off = not self.alive and sent_home(self.log)
+            self._was_in = True
+            cut_off = not self._child.alive and sent_home(self.log)
             return PUT_OUT if cut_off else None
         reason = refusal(self.log)
+        if self._comes_back and reason in (None, KEY_REFUSED):
+            return None  # the coordinator may hold the one that ended for online yet
         if reason is None:
             if self.alive:
                 return None
@@ -165,7 +188,7 @@ class FlowerNode(_Process):
         return None if why == nobody_at(self._address) else why
 
     def _feel_pulse(self) -> None:
-        """Start a SuperNode anew that lives on, and that the coordinator calls gone.
+        """Start a SuperNode anew that has ended, or that the coordinator calls gone.
 
         What tells that it is there ends at a coordinator's first error, as with a full
         disk, and nothing begins it again.
@@ -173,9 +196,15 @@ class FlowerNode(_Process):
         if self._clock() < self._next:
             return
         self._next = self._clock() + PULSE
-        if self.alive and heart_stopped(self.log):
-            self._child.stop()
-            self._child, self._joined = self._start(), False
+        if not self._child.alive:
+            if not self._comes_back:
+                return
+            self._left -= 1
+        elif not heart_stopped(self.log):
+            self._left = ANEW if self._joined else self._left
+            return
+        self._child.stop()
+        self._child, self._joined = self._start(), False
 
     def absent(self) -> str | None:
         """Return that nobody answers yet; a SuperNode tries again by itself."""
@@ -186,7 +215,7 @@ class FlowerNode(_Process):
     @property
     def busy(self) -> bool:
         """Whether an answer that was made is still to be handed over."""
-        return self.alive and owes_answer(self.log)
+        return self._child.alive and owes_answer(self.log)
 
 
 class FlowerLauncher:
@@ -267,7 +296,7 @@ def start_supernode(
     make_folder(folder)
     settings = folder / "node.toml"
     commands.save(settings, commands.toml(node_config))
-    command = [str(scripts() / "flower-supernode"), "--superlink", address]
+    command = [sys.executable, "-P", "-m", _SUPERNODE, "--superlink", address]
     command += ["--host", LOOPBACK, "--port", str(port), "--node-config", str(settings)]
     if tls_ca is None:
         command += ["--insecure"]

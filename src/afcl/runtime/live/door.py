@@ -20,7 +20,7 @@ from afcl.runtime.results import write_text
 ADDRESSES = "addresses.json"
 
 
-class Door:
+class KeyDoor:
     """What the coordinator knows of sites before they say anything.
 
     Parameters

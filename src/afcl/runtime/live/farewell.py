@@ -20,7 +20,8 @@ from afcl.core.terms import Finish, Noted
 from afcl.exceptions import RejectedMessage
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, Entry, Journal
-from afcl.runtime.live.admission import LARGEST_MESSAGE, Admission
+from afcl.runtime.live.admission import Admission
+from afcl.runtime.live.reception import LARGEST_MESSAGE
 from afcl.runtime.refusals import MOST_IN_A_ROW
 from afcl.runtime.results import RESULT, write_text
 from afcl.runtime.transport import Failure, Reply

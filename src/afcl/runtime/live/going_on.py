@@ -21,9 +21,8 @@ from afcl.core.terms import AskNews, News
 from afcl.exceptions import RejectedMessage
 from afcl.occupied import occupied
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Finished
 from afcl.runtime.heartbeat import Heartbeat
-from afcl.runtime.live.door import Door
+from afcl.runtime.live.door import KeyDoor
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.numbered import (
     OVER,
@@ -40,6 +39,7 @@ from afcl.runtime.live.numbered import (
 from afcl.runtime.live.server import LAST, LOCK, Before, RunPlan, serve_run
 from afcl.runtime.live.staying import answer_folder, run_name
 from afcl.runtime.results import RESULT, read_result, write_result
+from afcl.runtime.spec import Finished
 from afcl.runtime.transport import Failure, Reply, Ticket
 
 #: Largest news accepted from a site, in bytes.
@@ -62,7 +62,7 @@ def serve_folder(
     if plan.standing is None:
         serve_run(engine, folder)
         return
-    whose = Door(plan.members(folder), folder).name_at if plan.signed else _nobody
+    whose = KeyDoor(plan.members(folder), folder).name_at if plan.signed else _nobody
     watch = Watch(engine, plan.run, plan.standing, clock, sleep, whose)
     alone = occupied(folder, "coordinator", name=LOCK, patience=LAST)
     with alone, Heartbeat(folder):

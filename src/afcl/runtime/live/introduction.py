@@ -16,12 +16,12 @@ from afcl.privacy.levels import parse_level
 from afcl.runtime.live.announcement import Announcement, announce, check, plain_units
 from afcl.runtime.live.level_names import mark_of, names_key, strictest
 from afcl.runtime.live.membership import Membership
-from afcl.runtime.live.own_rows import OwnRows
+from afcl.runtime.live.own_rows import SiteRows
 from afcl.runtime.live.views import Views
 
 
 def introduction(
-    member: Membership, own: OwnRows, asked: AskAnnouncement, views: Views
+    member: Membership, own: SiteRows, asked: AskAnnouncement, views: Views
 ) -> Announcement:
     """Return what the site says of itself, no more than its level allows."""
     insists = parse_level(member.privacy)
@@ -49,7 +49,7 @@ def introduction(
 
 
 def _with_levels(
-    member: Membership, own: OwnRows, asked: AskAnnouncement, said: Announcement
+    member: Membership, own: SiteRows, asked: AskAnnouncement, said: Announcement
 ) -> Announcement:
     """Return the announcement with what the site tells of its categories.
 

@@ -15,7 +15,7 @@ from afcl.data.sites import Sites, SiteTable, open_sites
 from afcl.data.tables import Table
 from afcl.exceptions import AfclError, InputError
 from afcl.gaps import IMPUTE, KEEPING
-from afcl.runtime.live.own_rows import OwnRows
+from afcl.runtime.live.own_rows import SiteRows
 from afcl.runtime.requirements import needs_all_rows
 from afcl.runtime.results import write_text
 
@@ -171,11 +171,11 @@ class Membership:
             raise InputError("they are too many to be read at once")
         return Sites(held, opened.notes, opened.features)
 
-    def own_rows(self, whole: str = "") -> OwnRows:
+    def own_rows(self, whole: str = "") -> SiteRows:
         """Open the site's rows as it reads them, before anything is agreed."""
         opened = self.open(whole)
         declared = frozenset(name for name, levels in self.categories.items() if levels)
-        return OwnRows(opened.tables[0], opened.features, declared)
+        return SiteRows(opened.tables[0], opened.features, declared)
 
     def open(self, whole: str = "") -> Sites[SiteTable]:
         """Make the site's rows ready to be read; bad ones end in one line.

@@ -24,10 +24,10 @@ from afcl._typing import ClientId
 from afcl.core.lineage import Answered, Lineage
 from afcl.exceptions import InputError
 from afcl.privacy.files import write_private
-from afcl.runtime.coordinator import Finished
 from afcl.runtime.live.staying import answer_folder
 from afcl.runtime.results import RESULT, read_result, write_result_file
 from afcl.runtime.shape_files import CELLS as CELL_FILE
+from afcl.runtime.spec import Finished
 
 #: How far a federation is.
 STANDING = "standing.json"

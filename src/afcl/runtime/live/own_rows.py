@@ -47,7 +47,7 @@ class InTerms(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OwnRows:
+class SiteRows:
     """A site's rows as it reads them.
 
     Attributes

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from afcl.core.terms import Terms
 from afcl.runtime.codec import decode
-from afcl.runtime.coordinator import Spec, introduction
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, Entry, Journal
 from afcl.runtime.live.announcement import Announcement
+from afcl.runtime.spec import Spec, introduction
 from afcl.trace import Event
 
 

@@ -20,14 +20,15 @@ from afcl.methods import get_method
 from afcl.occupied import occupied
 from afcl.privacy.levels import parse_level
 from afcl.runtime.agreement import MAX_ROWS, AgreementRequest, Scale
-from afcl.runtime.coordinator import Coordinator, Finished, Spec
+from afcl.runtime.coordinator import Coordinator
 from afcl.runtime.heartbeat import Heartbeat
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.admission import Admission
-from afcl.runtime.live.door import Door
+from afcl.runtime.live.door import KeyDoor
 from afcl.runtime.live.engine import Engine
 from afcl.runtime.live.farewell import END_JOURNAL, Farewell, keep_end
 from afcl.runtime.live.federation import Federation
+from afcl.runtime.live.kinds import features_of
 from afcl.runtime.live.numbered import Standing
 from afcl.runtime.live.retelling import opening
 from afcl.runtime.requirements import requirements
@@ -40,6 +41,7 @@ from afcl.runtime.results import (
     write_result,
     write_text,
 )
+from afcl.runtime.spec import Finished, Spec
 from afcl.trace import TraceFile
 
 #: What the run is, written before it begins.
@@ -283,8 +285,8 @@ def _admission(
     )
 
 
-def _door(plan: RunPlan, folder: Path) -> Door:
-    return Door(plan.members(folder), folder)
+def _door(plan: RunPlan, folder: Path) -> KeyDoor:
+    return KeyDoor(plan.members(folder), folder)
 
 
 def _mend(recorder: TraceFile, spec: Spec, journal: Journal) -> None:
@@ -304,10 +306,14 @@ def _result(
     heard = sorted(finished.tallies)
     sites = [describe_site(finished, client, names[client]) for client in heard]
     columns, parameters = finished.terms.columns, plan.parameters or {}
-    result = describe(finished, finished.clustering, columns, sites, parameters)
+    agreed = finished.terms.categories or ()
+    features = features_of(agreed)
+    result = describe(
+        finished, finished.clustering, columns, sites, parameters, features
+    )
     result["features"] = [
         asdict(each) if each.hashed else {"name": each.name, "levels": each.levels}
-        for each in finished.terms.categories or ()
+        for each in agreed
     ]
     return result
 
@@ -315,8 +321,9 @@ def _result(
 def _farewell(finished: Finished, result: Mapping[str, Any]) -> Finish:
     """Return what every client is sent at the end: nothing about the other sites.
 
-    The tree and the cells stay here too: they count rows, finer than any cluster.
+    The tree, the cells and what is told of every cluster by them stay here too: they
+    count rows, finer than any cluster.
     """
-    own = ("sites", "tree", "cells", "notes", "history")
+    own = ("sites", "tree", "cells", "profiles", "notes", "history")
     shown = json.dumps({k: v for k, v in result.items() if k not in own})
     return Finish(finished.terms, Answer.of(finished.clustering), shown)

@@ -34,7 +34,7 @@ ANSWERS = "answers"
 SEEN = "seen.json"
 
 
-class Place(NamedTuple):
+class MemberPlace(NamedTuple):
     """Where a request is answered, and as whom."""
 
     folder: Path
@@ -59,7 +59,7 @@ def answer_folder(folder: Path, number: int) -> Path:
     return folder / ANSWERS / f"{number:04d}"
 
 
-def place_for(folder: Path, member: Membership, run: str, begins: bool) -> Place:
+def place_for(folder: Path, member: Membership, run: str, begins: bool) -> MemberPlace:
     """Return where a request of a run is answered; `begins`: it may be the first one.
 
     Raises
@@ -70,7 +70,7 @@ def place_for(folder: Path, member: Membership, run: str, begins: bool) -> Place
     """
     federation, number = split_run(run)
     if not number:
-        return Place(folder, member)
+        return MemberPlace(folder, member)
     if not member.stays:
         raise RejectedMessage(
             f"{member.name} is here for one answer and this federation goes on: join "
@@ -80,7 +80,7 @@ def place_for(folder: Path, member: Membership, run: str, begins: bool) -> Place
         raise RejectedMessage(f"{member.name} takes part in another federation")
     own = answer_folder(folder, number)
     if number == member.begun and (own / SITE).is_file():
-        return Place(own, open_membership(own))
+        return MemberPlace(own, open_membership(own))
     if number <= member.begun or not begins:
         raise RejectedMessage(
             f"{member.name} is at answer {member.begun}, this is a request of {number}"
@@ -108,10 +108,10 @@ def place_for(folder: Path, member: Membership, run: str, begins: bool) -> Place
     _keep_seen(own, member)
     begun = replace(member, run=federation, begun=number, state=JOINED)
     keep_membership(folder, begun)
-    return Place(own, fresh)
+    return MemberPlace(own, fresh)
 
 
-def publish(folder: Path, place: Place, run: str) -> None:
+def publish(folder: Path, place: MemberPlace, run: str) -> None:
     """Put a finished answer's labels and result where the newest ones are."""
     number = split_run(run)[1]
     if not number or not (place.folder / RESULT).is_file():

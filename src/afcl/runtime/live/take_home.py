@@ -22,7 +22,7 @@ from afcl.runtime.live.facts import read_facts
 from afcl.runtime.live.kinds import features_of
 from afcl.runtime.live.level_names import names_key
 from afcl.runtime.live.membership import DONE, Membership, keep_membership
-from afcl.runtime.live.own_rows import OwnRows
+from afcl.runtime.live.own_rows import SiteRows
 from afcl.runtime.live.spelling import called
 from afcl.runtime.live.taking_part import given_rows
 from afcl.runtime.results import RESULT, write_labels, write_result_file
@@ -35,7 +35,7 @@ MEMORY = "memory.bin"
 LABELED = "labels.csv"
 
 
-def take_home(folder: Path, member: Membership, own: OwnRows, asked: Finish) -> None:
+def take_home(folder: Path, member: Membership, own: SiteRows, asked: Finish) -> None:
     """Label the site's own rows, and write what it takes home."""
     if (folder / RESULT).is_file():
         return
@@ -79,7 +79,7 @@ def take_home(folder: Path, member: Membership, own: OwnRows, asked: Finish) -> 
     forget(folder)
 
 
-def _by_its_names(member: Membership, own: OwnRows, terms: Terms) -> dict[str, Any]:
+def _by_its_names(member: Membership, own: SiteRows, terms: Terms) -> dict[str, Any]:
     """Return columns and categories of the result, by names that the site knows."""
     key = names_key(member.names_key)
     agreed = terms.categories or ()

@@ -16,11 +16,11 @@ from afcl.runtime.agreement import quoted
 from afcl.runtime.live.kinds import features_of
 from afcl.runtime.live.level_names import names_key
 from afcl.runtime.live.membership import Membership
-from afcl.runtime.live.own_rows import InTerms, OwnRows
+from afcl.runtime.live.own_rows import InTerms, SiteRows
 from afcl.runtime.site import settled
 
 
-def given_rows(member: Membership, own: OwnRows, terms: Terms) -> InTerms:
+def given_rows(member: Membership, own: SiteRows, terms: Terms) -> InTerms:
     """Return the rows as the terms want them, if the site goes along with that."""
     given = own.in_terms(terms, names_key(member.names_key))
     if given.lacking and member.missing not in KEEPING:
