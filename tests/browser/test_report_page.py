@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from tests.report.folders import (
     TRUSTED,
@@ -42,7 +44,10 @@ def ground(page):
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize(
     "kind",
-    ["plain", "wide", "crowd", "half", "one", "rival", "sure", "none", "doubtful"],
+    [
+        *("plain", "wide", "crowd", "half", "one", "rival", "sure", "none"),
+        *("doubtful", "thirty", "running"),
+    ],
 )
 def test_every_page_fits_every_window(show, folders, tmp_path, kind, width, scheme):
     page = show(folders[kind] / "report.html", width, scheme)
@@ -258,3 +263,93 @@ def test_a_site_sees_its_rows_on_its_own_page(show, tmp_path):
     own = OwnRows(10 + 5 * rng.random((300, 3)), rng.integers(0, 3, 300))
     page = show(write_report(folder, own))
     assert page.locator("path.row").count() == 3
+
+
+def boxes_of(page, selector):
+    """Return where the elements are: (left, top, right, bottom)."""
+    found = []
+    for one in page.locator(selector).all():
+        box = one.bounding_box()
+        right, bottom = box["x"] + box["width"], box["y"] + box["height"]
+        found.append((box["x"], box["y"], right, bottom))
+    return found
+
+
+def apart(one, other):
+    across = one[2] <= other[0] or other[2] <= one[0]
+    return across or one[3] <= other[1] or other[3] <= one[1]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    ("kind", "many"), [("plain", 3), ("one", 1), ("thirty", 30), ("crowd", 20)]
+)
+def test_every_cluster_has_a_card(show, folders, kind, many, width, scheme):
+    page = show(folders[kind] / "report.html", width, scheme)
+    assert page.locator("article.card").count() == many
+    assert page.locator(".why").first.locator("article.card").count() == min(many, 12)
+    shown = boxes_of(page, ".why >> nth=0 >> article.card")
+    for place, one in enumerate(shown):
+        assert all(apart(one, other) for other in shown[place + 1 :])
+        assert one[2] <= width
+    if many > 12:
+        page.locator("summary", has_text="more clusters").click()
+        assert page.locator("article.card").last.is_visible()
+        assert fits(page)
+    first = page.locator("article.card").first
+    said = first.inner_text()
+    assert ("x0 ≥ 12.5: 93% of this cluster" in said) == (many > 1)
+    assert page.locator(".strips").count() == (many if many > 1 else 0)
+    if many > 1:
+        # Names and figures of a strip do not run into each other.
+        words = boxes_of(page, "article.card >> nth=0 >> .strips text")
+        for place, one in enumerate(words):
+            assert all(apart(one, other) for other in words[place + 1 :])
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("kind", ["plain", "thirty", "crowd"])
+def test_the_name_of_the_cut_meets_no_branch(show, folders, kind, width):
+    page = show(folders[kind] / "report.html", width)
+    (name,) = boxes_of(page, ".tree .label")
+    branches = boxes_of(page, ".tree .branch")
+    assert branches
+    assert all(apart(name, branch) for branch in branches)
+    assert name[2] <= width
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("kind", ["thirty", "crowd"])
+def test_bars_and_their_numbers_stay_apart(show, folders, kind, width):
+    page = show(folders[kind] / "report.html", width)
+    numbers = boxes_of(page, ".sizes text.bar-text")
+    assert len(numbers) == (30 if kind == "thirty" else 20)
+    for one, other in pairwise(numbers):
+        # Lines of text may touch, letters must not.
+        assert other[1] - one[1] >= 0.7 * (one[3] - one[1])
+    bars = boxes_of(page, ".sizes .bar")
+    for bar, beside in zip(bars, numbers, strict=True):
+        assert apart(bar, beside)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_markers_leave_room_for_signs_and_spreads(show, tmp_path, width, scheme):
+    result = result_of(k=4)
+    centers = np.array(result["centers"]) - 14.0
+    result["centers"] = centers.tolist()
+    result["scale"]["low"] = [-4.0] * 3
+    page = show(write_report(write_run(tmp_path, result)), width, scheme)
+    assert page.locator(".profile .sign").count() > 3
+    for cell in page.locator(".profile td.mark:has(.sign)").all():
+        sign = cell.locator(".sign").first.bounding_box()
+        inside = cell.bounding_box()
+        words = cell.evaluate(
+            "cell => { const range = document.createRange();"
+            " range.setStart(cell.childNodes[1], 0); range.setEndAfter(cell.lastChild);"
+            " const box = range.getBoundingClientRect(); return [box.left, box.right] }"
+        )
+        if cell.locator(".sign").first.inner_text():
+            assert sign["x"] + sign["width"] <= words[0]
+        assert words[1] <= inside["x"] + inside["width"]

@@ -40,6 +40,33 @@ def tree_of(n_leaves: int) -> dict[str, Any]:
     return {"sizes": [None, None] + [10] * (n_leaves - 2), "merges": merges}
 
 
+def profiles_of(centers: Any, columns: list[str]) -> list[dict[str, Any]]:
+    """Profiles as a run writes them; column 0 sets every cluster apart, most of all."""
+    k, d = np.shape(centers)
+    several = k > 1
+    shares = [0.0] * d
+    if several:
+        shares = [1.0] if d == 1 else [0.6, 0.3] + [0.1 / max(1, d - 2)] * (d - 2)
+    rule = {
+        "conditions": [{"column": columns[0], "at_least": True, "value": 12.5}],
+        "covers": 0.93,
+        "right": 0.881,
+    }
+    return [
+        {
+            "spreads": [0.5] * d,
+            "others": [12.0] * d,
+            "apart": [2.0 if several else 0.0] * d,
+            "shares": shares,
+            "nearest": (c + 1) % k if several else None,
+            "separation": 2.5 if several else None,
+            "silhouette": 0.61 if several else None,
+            "rule": rule if several and c != 1 else None,
+        }
+        for c in range(k)
+    ]
+
+
 def result_of(
     k: int = 3, n_features: int = 3, n_sites: int = 4, n_seeds: int = 8, **changes: Any
 ) -> dict[str, Any]:
@@ -80,6 +107,7 @@ def result_of(
         },
         "versions": {"afcl": "0", "numpy": "2"},
     }
+    made["profiles"] = profiles_of(made["centers"], made["columns"])
     return {**made, **changes}
 
 
@@ -182,6 +210,16 @@ def prepare(tick: int, k: int, seeds: Any = None, at: float | None = None) -> An
     return event if at is None else {**event, "at": at}
 
 
+def told_so_far(tick: int) -> dict[str, Any]:
+    """A `prepare` that says where path and clusters stand."""
+    event: dict[str, Any] = prepare(tick, 3)
+    return event | {
+        "path": [[2, 0.4], [3, 0.62], [4, 0.5]],
+        "centers": [[0.1, 0.2, 0.3], [0.5, 0.5, 0.5], [0.9, 0.8, 0.7]],
+        "sizes": [50, 30, 20],
+    }
+
+
 def to_lines(events: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(event) + "\n" for event in events)
 
@@ -226,7 +264,9 @@ def scenarios(folder: Path) -> dict[str, Path]:
     """The kinds of runs a page must be readable for."""
     wide = result_of(k=7, n_features=40)
     wide["columns"] = [f"measurement number {j} of many" for j in range(40)]
+    wide["profiles"] = profiles_of(wide["centers"], wide["columns"])
     rival = result_of(scores={}, path=[], tree=None)
+    rival["profiles"] = []
     rival["parameters"] = {"method": "k-fed", "n_clusters": 3, "privacy": "rival"}
     half = events_of(end=False)
     half[20]["event"] = "failure"
@@ -241,7 +281,11 @@ def scenarios(folder: Path) -> dict[str, Path]:
     coordinator = result_of()
     for said in coordinator["sites"]:
         del said["sizes"]
-    del site["sites"]
+    del site["sites"], site["profiles"]
+    running = events_of(end=False)[:-3]
+    agreed = {"event": "agreed", "tick": 0, "columns": ["x0", "x1", "x2"], "rows": 100}
+    running.insert(1, {**agreed, "low": [10.0] * 3, "span": [5.0] * 3})
+    running.append(told_so_far(running[-1]["tick"] + 1))
     plan = {"min_clients": 3, "parameters": site["parameters"]}
     trusted = {
         name: write_run(
@@ -264,6 +308,12 @@ def scenarios(folder: Path) -> dict[str, Path]:
             result_of(k=20, n_sites=200, n_seeds=120),
             events_of(n_sites=200, rounds=60, n_seeds=120, k=20),
         ),
+        "thirty": write_run(
+            folder / "thirty",
+            result_of(k=30, n_sites=8, n_seeds=60),
+            events_of(n_sites=8, n_seeds=60, k=30),
+        ),
+        "running": write_run(folder / "running", None, running),
         "half": write_run(folder / "half", None, half[:-3]),
         "one": write_run(folder / "one", result_of(k=1), events_of(k=1)),
         "rival": write_run(folder / "rival", rival, events_of(rounds=0)),

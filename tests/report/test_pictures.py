@@ -100,7 +100,7 @@ def test_the_runner_up_is_told_at_its_dot(folders):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("half", "written when the run is done"),
+        ("half", "has not heard enough"),
         ("one", "the answer is one cluster"),
         ("rival", "was given, so there is no path"),
     ],

@@ -264,7 +264,8 @@ def test_cautions():
     said = cautions(run)
     assert said[0].startswith("b sent nothing")
     assert "limit of rounds" in said[1]
-    assert said[2] == "2 of 3 clusters live at one site alone."
+    assert said[2].startswith("2 of 3 clusters live at one site alone: ")
+    assert "measures or codes something differently" in said[2]
     many = tuple(SiteSummary(f"s{i}", 1) for i in range(8))
     assert "and 3 more sent nothing" in cautions(replace(run, sites=many))[0]
     patience = history_of([{**end, "reason": "patience"}])

@@ -7,6 +7,7 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.reliance import STABLE, percent
+from afcl.report.cluster_cards import cards_of
 from afcl.report.levels import share
 from afcl.report.markup import (
     Html,
@@ -20,6 +21,7 @@ from afcl.report.markup import (
     shortened,
     tag,
 )
+from afcl.report.profile_facts import written
 from afcl.report.run_folder import MEMBER, RunFolder, SiteSummary
 from afcl.report.svg import (
     WIDTH,
@@ -49,9 +51,7 @@ def clusters_section(run: RunFolder) -> Html:
     """Return the section on the clusters."""
     title = "The clusters"
     if not run.done:
-        return section(
-            "clusters", title, note("Clusters are told when the run is done.")
-        )
+        return section("clusters", title, *_so_far(run))
     unknown = (
         "Which cluster lives at which site is not known here: labels stay with the "
         "sites, and each site's own page shows its own."
@@ -59,11 +59,21 @@ def clusters_section(run: RunFolder) -> Html:
     return section(
         "clusters",
         title,
+        cards_of(run),
         _profile(run),
         cards("pair", _sizes(run) if run.sizes else None, _shares(run)),
         None if _known(run) else note(unknown),
         _numbers(run),
     )
+
+
+def _so_far(run: RunFolder) -> list[Html]:
+    """Return the clusters of a run that goes on, as the server last told them."""
+    if not run.sizes:
+        return [note("Clusters are told when the server has heard enough.")]
+    said = "So the clusters stand; numbers, sizes and centres may change until the end."
+    shown = [note(said), cards("pair", _sizes(run))]
+    return [*shown, _profile(run)] if run.centers is not None else shown
 
 
 def _known(run: RunFolder) -> list[SiteSummary]:
@@ -99,6 +109,7 @@ def _profile(run: RunFolder) -> Html:
     head = [tag("th", "column", scope="col"), tag("th", "all", scope="col")]
     head += [tag("th", swatch(c), scope="col") for c in range(k)]
     rows = [_stabilities(run)] if run.trust and run.trust.stabilities else []
+    rows += [_silhouettes(run)] if run.profiles else []
     for j in order.tolist():
         cells = [
             _cell(run, c, j, float(middle[j]), float(away[c, j]), most)
@@ -119,6 +130,12 @@ def _profile(run: RunFolder) -> Html:
         )
     if run.categories:
         legend += " Of a category it is the share of rows that have this level."
+    if run.profiles:
+        legend += (
+            " Behind ± stands how far its rows spread around it; silhouette: how much "
+            "nearer its rows are to each other than to the next cluster (1 at best, "
+            "below 0 they are not)."
+        )
     if run.trust and run.trust.stabilities:
         legend += (
             " Comes back: how much of a cluster is found again in resamples, on "
@@ -135,13 +152,7 @@ def _value(run: RunFolder, j: int, value: float, digits: int = 3) -> str:
 
     Of ranks that is the nearest level and the mean rank, of a level its share.
     """
-    if run.columns[j] in run.categories:
-        return share(value)
-    levels = run.orders.get(run.columns[j])
-    if not levels:
-        return number(value, digits)
-    nearest = round(min(max(value, 0.0), len(levels) - 1.0))
-    return f"{levels[nearest]} ({number(value, digits)})"
+    return written(run.columns[j], value, run.categories, run.orders, digits)
 
 
 def _stabilities(run: RunFolder) -> Html:
@@ -158,6 +169,19 @@ def _stabilities(run: RunFolder) -> Html:
     return tag("tr", name, tag("td"), cells, class_="stability")
 
 
+def _silhouettes(run: RunFolder) -> Html:
+    """Return the row that says how well every cluster is parted from the next."""
+    cells = []
+    for each in run.profiles:
+        said = number(each.silhouette, 2)
+        tip = f"Cluster {each.cluster}, silhouette {said}: {each.separation_words()}"
+        cells.append(tag("td", said, class_="mark", data_tip=tip))
+    whole = run.scores.get("silhouette")
+    all_rows = tag("td", "" if whole is None else number(whole, 2))
+    name = tag("th", "silhouette", scope="row")
+    return tag("tr", name, all_rows, cells, class_="stability")
+
+
 def _cell(
     run: RunFolder, cluster: int, j: int, middle: float, away: float, most: float
 ) -> Html:
@@ -166,6 +190,7 @@ def _cell(
     side = "above" if away > 0 else "below"
     depth = min(DEPTHS, round(DEPTHS * abs(away) / most))
     sign = "" if depth == 0 else ("▲" if away > 0 else "▼")
+    spread = run.profiles[cluster].spread(j) if run.profiles else ""
     tip = f"Cluster {cluster}, {run.columns[j]}: "
     if run.columns[j] in run.categories:
         tip += f"{share(value)} of its rows, {share(middle)} of all rows"
@@ -175,10 +200,12 @@ def _cell(
             f"{number(abs(value - middle))} {side} the mean of all rows "
             f"({abs(away):.0%} of the range)"
         )
+        tip += f", spread {spread}" if spread else ""
     return tag(
         "td",
         tag("span", sign, class_="sign", aria_hidden="true"),
         _value(run, j, value),
+        tag("span", f" ± {spread}", class_="spread") if spread else None,
         class_=f"mark {'up' if away > 0 else 'down'}{depth}",
         data_tip=tip,
     )

@@ -6,12 +6,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 
 from afcl.report import words
 from afcl.report.answers import answers_section
 from afcl.report.clusters import clusters_section
+from afcl.report.left_out import left_out_section
 from afcl.report.map import map_section
 from afcl.report.markup import Html, join, section, tag
 from afcl.report.path import path_section
@@ -46,6 +48,7 @@ def body(run: RunFolder, state: RunState) -> Html:
             "header",
             tag("p", words.subtitle(run), class_="over"),
             tag("h1", words.headline(run)),
+            _when_and_how(run),
             tag(
                 "p",
                 state.text,
@@ -78,6 +81,7 @@ def body(run: RunFolder, state: RunState) -> Html:
         clusters_section(run),
         answers_section(run),
         map_section(run),
+        left_out_section(run),
         timeline_section(run),
         tag("footer", tag("p", _made_with(run))),
     )
@@ -112,6 +116,18 @@ def _made_with(run: RunFolder) -> str:
     if seed is not None:
         text += f" Seed {seed}."
     return f"{text} Made with {made}." if made else text
+
+
+def _when_and_how(run: RunFolder) -> Html | None:
+    """Return the day of the run and what was typed."""
+    said: list[object] = []
+    began = run.history.began
+    if began is not None:
+        day = datetime.fromtimestamp(began, tz=UTC).strftime("%Y-%m-%d %H:%M")
+        said.append(f"Run of {day} UTC")
+    if run.command:
+        said += [", " if said else "", tag("code", run.command)]
+    return tag("p", *said, class_="made") if said else None
 
 
 def page(

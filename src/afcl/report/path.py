@@ -30,6 +30,8 @@ def path_section(run: RunFolder) -> Html:
         return section("path", title, note(_why_not(run)), card)
     better = "Higher" if higher_is_better(run.criterion) else "Lower"
     about = f"{better} is better. Every k on the path was considered."
+    if not run.done:
+        about = f"{better} is better. So the path stands; it may change until the end."
     if tree is not None:
         noun = "seeds" if run.shape is None else "cells"
         about += f" The tree shows which {noun} were joined on the way, and the cut."
@@ -87,7 +89,8 @@ def _legend(run: RunFolder) -> Html | None:
     entries = []
     if run.n_clusters in levels_drawn(run):
         ring = tag("circle", cx=10, cy=10, r=7.0, class_="ring")
-        entries.append((ring, "the k that was chosen"))
+        said = "the k that was chosen" if run.done else "the best k so far"
+        entries.append((ring, said))
     if _believable(run):
         entries.append((_tick(10.0, 15.0), "a believable k: its clusters come back"))
     spans = [
@@ -109,7 +112,7 @@ def _tick(x: float, bottom: float, **data: object) -> Html:
 
 def _why_not(run: RunFolder) -> str:
     if not run.done:
-        return "The path is written when the run is done."
+        return "There is no path yet: the server has not heard enough."
     if run.n_clusters == 1:
         return "There is no path to show: the answer is one cluster."
     if run.parameters.get("n_clusters"):
@@ -127,6 +130,7 @@ def _curve(run: RunFolder, index: str, small: bool = False) -> Html:
         (k, value) for k, scores in run.path if (value := scores.get(index)) is not None
     ]
     name, chosen = index_name(index), run.n_clusters
+    lower = "" if higher_is_better(index) else " (lower is better)"
     if not points:
         return note(f"{name} is not defined on this path.")
     chart = LineChart(points, WIDTH, HEIGHT, TOP)
@@ -141,7 +145,7 @@ def _curve(run: RunFolder, index: str, small: bool = False) -> Html:
     ]
     links = [None if small else f"k-{k}" for k in ks]
     parts: list[object] = [
-        chart.axes("k", name, about=6 if small else 8),
+        chart.axes("k", f"{name}{lower}", about=6 if small else 8),
         chart.curve(),
         chart.dots(tips, label=f"{name} for every k", data_k=ks, id=links),
     ]
@@ -153,7 +157,7 @@ def _curve(run: RunFolder, index: str, small: bool = False) -> Html:
         cut = tag("line", x1=x, x2=x, y1=chart.top, y2=bottom, class_="cut")
         parts.insert(2, cut)  # under the dots, so that they stay readable
         parts.append(_ring(x, y, chosen, small))
-    description = f"{name} for k from {ks[0]} to {ks[-1]}; {best}."
+    description = f"{name}{lower} for k from {ks[0]} to {ks[-1]}; {best}."
     if rival is not None:
         description += f" Runner-up k = {rival[0]}."
     levels = [k for k in _believable(run) if not small and ks[0] <= k <= ks[-1]]

@@ -20,8 +20,9 @@ from afcl.registry import OF_CONNECTED
 from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR, reaches
 from afcl.report.levels import categories_of
 from afcl.report.past_answers import AnswerSummary, answers_of
+from afcl.report.profile_facts import ClusterProfile, orders_of, profiles_of
 from afcl.report.shape_facts import ShapeFacts, shape_of
-from afcl.trace import Event, RunHistory, history_of, read_trace
+from afcl.trace import Event, RunHistory, ServerStep, history_of, read_trace
 
 #: The answer; it is written last.
 RESULT = "result.json"
@@ -139,18 +140,22 @@ class RunFolder:
     trust, categories
         How far that can be believed, None where the method does not say; and which
         columns are levels of a category.
-    sites, rounds, note, suspicions, parameters, versions
+    sites, rounds, note, suspicions, notes, data_notes, parameters, versions
         As in ``result.json``; of suspicions the texts.
     shape
         Where the clusters are, if they need not be round.
     orders
         Levels of the columns whose centres are mean ranks of these.
+    profiles
+        Why every cluster is one; empty where that is not known.
     low, span
         The agreed scale.
     history
         What the trace adds up to.
     own
         A site's own rows.
+    command
+        What was typed, where a run remembers it.
     """
 
     name: str
@@ -172,14 +177,18 @@ class RunFolder:
     rounds: int | None = None
     note: str = ""
     suspicions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    data_notes: tuple[str, ...] = ()
     answers: tuple[AnswerSummary, ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     orders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    profiles: tuple[ClusterProfile, ...] = ()
     low: Floats | None = None
     span: Floats | None = None
     history: RunHistory = field(default_factory=RunHistory)
     own: OwnRows | None = None
+    command: str = ""
     min_clients: int | None = None
 
     @property
@@ -263,6 +272,7 @@ def read_so_far(folder: Path, own: OwnRows | None = None) -> RunFolder:
         "parameters": dict(parameters or {}),
         "history": history,
         "own": own,
+        "command": str((_json(folder / RUN) or {}).get("command") or ""),
         "min_clients": (plan or {}).get("min_clients"),
     }
     if result is None:
@@ -310,10 +320,12 @@ def _events(path: Path) -> list[Event]:
 
 def _so_far(history: RunHistory) -> dict[str, Any]:
     """Return what the trace of a run without a result gives."""
+    last = history.steps[-1] if history.steps else None
     return {
-        "n_clusters": history.steps[-1].k if history.steps else None,
+        "n_clusters": None if last is None else last.k,
         "columns": history.columns,
-        "rounds": history.steps[-1].round if history.steps else None,
+        "rounds": None if last is None else last.round,
+        **({} if last is None else _clusters_so_far(last, history)),
         "sites": tuple(
             SiteSummary(site.name, site.rows, site.messages, site.bytes)
             for site in history.sites.values()
@@ -321,6 +333,23 @@ def _so_far(history: RunHistory) -> dict[str, Any]:
         "low": history.low,
         "span": history.span,
     }
+
+
+def _clusters_so_far(last: ServerStep, history: RunHistory) -> dict[str, Any]:
+    """Return the path and the clusters as the server last told them, if it did."""
+    centers = last.centers
+    known = centers is not None and len(last.sizes) == last.k == len(centers)
+    found: dict[str, Any] = {
+        "path": tuple((k, {"silhouette": score}) for k, score in last.path)
+    }
+    if centers is not None and known:
+        found["sizes"] = last.sizes
+        if history.low is not None and history.span is not None:
+            found["centers"] = history.low + centers * history.span
+            found["columns"] = history.columns or tuple(
+                f"x{j}" for j in range(centers.shape[1])
+            )
+    return found
 
 
 def _finished(
@@ -348,16 +377,15 @@ def _finished(
             "note": str(result.get("note") or ""),
             "answers": answers_of(result.get("history") or ()),
             "suspicions": tuple(str(s["text"]) for s in result.get("suspicions") or ()),
+            "notes": tuple(map(str, result.get("notes") or ())),
+            "data_notes": tuple(map(str, result.get("data_notes") or ())),
             "versions": dict(result.get("versions") or {}),
-            "orders": {
-                str(each["name"]): tuple(map(str, each["levels"]))
-                for each in result.get("features") or ()
-                if each.get("ordered")
-            },
+            "orders": orders_of(result),
+            "profiles": profiles_of(result),
             "low": _array(scale.get("low"), history.low),
             "span": _array(scale.get("span"), history.span),
         }
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(
             f"{path} does not hold a result ({error!r}): run it again with --force"
         ) from error

@@ -19,6 +19,8 @@ HEIGHT = 250.0
 TOP = 36.0
 #: Where the seeds stand.
 BOTTOM = 208.0
+#: Room on the right for the name of the cut.
+BESIDE = 70.0
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def tree_figure(run: RunFolder) -> Html:
     leaves, noun = len(tree.sizes), "seed" if run.shape is None else run.shape.noun
     nodes = nodes_of(tree, cluster_of_seeds(run), cubes=run.shape is not None)
     order, first = drawn(nodes, leaves)
-    x = Scale(0, max(1, len(order) - 1), 62.0, WIDTH - 18)
+    x = Scale(0, max(1, len(order) - 1), 62.0, WIDTH - BESIDE)
     y = Scale(0.0, nodes[-1].height * 1.06 or 1.0, BOTTOM, TOP)
     place = {node: x(i) for i, node in enumerate(order)}
     branches = []
@@ -186,6 +188,7 @@ def _cut(nodes: list[TreeNode], leaves: int, k: int, y: Scale) -> Html | None:
     at = y((above + below) / 2)
     return tag(
         "g",
-        tag("line", x1=56.0, x2=WIDTH - 6, y1=at, y2=at, class_="cut"),
-        text(f"k′ = {k}", WIDTH - 8, at - 5, "label end halo"),
+        tag("line", x1=56.0, x2=WIDTH - BESIDE + 8, y1=at, y2=at, class_="cut"),
+        # Beside the tree, where no branch can run through it.
+        text(f"k′ = {k}", WIDTH - BESIDE + 12, at + 4, "label"),
     )

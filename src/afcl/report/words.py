@@ -228,7 +228,8 @@ def tiles(run: RunFolder) -> list[tuple[str, str]]:
 
 def privacy(run: RunFolder) -> tuple[str, str]:
     """Return the run's privacy level and what it means."""
-    level = str(run.parameters.get("privacy") or "")
+    told = run.parameters.get("privacy") or run.history.parameters.get("privacy")
+    level = str(told or "")
     if not level and not run.done:
         return "not known yet", "The level is written down with the result."
     if not level:
@@ -302,7 +303,11 @@ def cautions(run: RunFolder) -> list[str]:
     if alone:
         found.append(
             f"{alone} of {count(run.n_clusters or 0, 'cluster')} "
-            f"{'lives' if alone == 1 else 'live'} at one site alone."
+            f"{'lives' if alone == 1 else 'live'} at one site alone: all rows of such "
+            "a cluster come from there. It may be real, a kind that only this site "
+            "sees; or that site measures or codes something differently. Which site it "
+            "is says the cluster's card; afcl check compares units and codes of the "
+            "files."
         )
     return [text for text in found if text]
 
