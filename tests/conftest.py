@@ -46,6 +46,17 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_disk() -> Iterator[None]:
+    """Let files last when they like: only power that fails could tell.
+
+    A test of when files are made to last puts a function of its own there.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda number: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def home(
     homes: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -54,6 +54,7 @@ class Loser(Afcl):
         return replace(found, centers=np.full((found.k, 2), np.nan))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("kind", "text"),
     [

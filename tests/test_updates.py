@@ -65,6 +65,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.no_cover
 @settings(max_examples=8, deadline=None)
 @given(steps, st.sampled_from(["summary", None]))
 def test_any_order_equals_one_run_on_the_final_tables(moves, privacy):

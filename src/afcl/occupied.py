@@ -108,13 +108,18 @@ def _made(folder: Path, private: bool) -> bool:
         else:
             folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(
-            f"{folder} cannot be made, a file is in its way: "
-            "choose another folder with --out"
-        ) from error
+        raise in_its_way(folder) from error
     except OSError as error:
         raise InputError(_unusable(folder, error)) from error
     return True
+
+
+def in_its_way(folder: Path) -> InputError:
+    """Return the error of a folder that a file of its name, or above it, hinders."""
+    return InputError(
+        f"{folder} cannot be made, a file is in its way: "
+        "choose another folder with --out"
+    )
 
 
 def _unusable(folder: Path, error: OSError) -> str:

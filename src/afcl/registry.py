@@ -177,7 +177,7 @@ LEVELS = {
             ("summary",),
             ("default",),
             2,
-            "afcl.privacy.protection:Summary",
+            "afcl.privacy.protection:PlainSummary",
             "no row left its site, cells of several rows did",
             "A site sends groups of at least {min_cell} rows, each as count, mean and "
             "scatter, and how many rows lie between clusters; no row leaves its site. "

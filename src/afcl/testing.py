@@ -20,9 +20,9 @@ from afcl.core.protocol import AnyMethod, Clustering, Message, client_rng
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import EventClock, Replay, Rounds, Schedule
 from afcl.runtime.simulate import Outcome, simulate
+from afcl.runtime.spec import Spec
 from afcl.scale import minmax_box, ranges_of
 
 __all__ = ["CHECKS", "check_method"]

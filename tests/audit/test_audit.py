@@ -140,6 +140,7 @@ def test_summary_does_not_promise_what_steps_give_away(seed):
     assert not found.broken
 
 
+@pytest.mark.no_cover
 def test_what_several_runs_tell_together(seed):
     (found,) = audit(
         mixed(seed, 2), ["summary"], rounds=2, runs=3, seed=seed, lies=False
@@ -351,6 +352,7 @@ def mixed(seed, d, sites=5, rows=40):
     return [rng.normal(spots[rng.integers(0, 3, rows)], 0.3) for _ in range(sites)]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("d", [1, 2, 4])
 def test_nested_sums_of_mixed_sites_show_no_row(seed, d):
     """Coarse sums less finer ones are sums of whole groups again."""

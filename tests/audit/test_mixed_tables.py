@@ -58,6 +58,7 @@ def test_categories_have_the_box_of_a_run():
     assert run.terms.box.span[2:].tolist() == [WIDTH] * 3
 
 
+@pytest.mark.no_cover
 def test_means_tell_how_many_have_a_level_unless_it_is_rare(seed):
     """`summary` does not promise otherwise, `grouped` does."""
     found = only("summary", seed)

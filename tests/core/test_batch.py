@@ -9,13 +9,14 @@ import pytest
 from afcl.core import client, rebuild, server
 from afcl.core.batch import Tables, cohort_sums, condense, reply
 from afcl.core.cells import concatenate, exchange, nothing, take, union
+from afcl.core.cohort import Cohort
 from afcl.core.cohort_answers import numbers_for
 from afcl.core.messages import Batch, Cells, Hello, Level, Update
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import client_rng
 from afcl.core.refine import coarse
 from afcl.core.state import ServerState
-from afcl.core.tasks import COUNT, SCORE, SUM, Cohort, Question
+from afcl.core.tasks import COUNT, SCORE, SUM, Question
 
 SPOTS = np.array([[0.1, 0.1], [0.9, 0.1], [0.1, 0.8], [0.8, 0.9]])
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afcl.core import rebuild, server
-from afcl.core.checks import MOST_CELLS, MOST_ROWS, check_outsider, check_question
+from afcl.core.cell_checks import MOST_CELLS
+from afcl.core.checks import MOST_ROWS, check_outsider, check_question
 from afcl.core.client import condense, reply
 from afcl.core.messages import Cells, Hello, Level, LevelReply, Plan, Summary, Update
 from afcl.core.params import DefaultParams

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from afcl.core.cells import cells_of
-from afcl.core.cohort_answers import groups_of, numbers_for, numbers_of_many
+from afcl.core.cohort_answers import (
+    SeedSums,
+    groups_of,
+    numbers_for,
+    numbers_of_many,
+)
 from afcl.core.messages import Cells, Level
 from afcl.core.refine import coarse
 from afcl.core.tasks import (
@@ -307,3 +312,50 @@ def test_sums_that_do_not_fit_are_refused(which, far):
             numbers_for(question, X)
         with pytest.raises(InputError, match="bring the columns to a common scale"):
             numbers_of_many(question, X, np.array([1, 2]))
+
+
+# ------------------------------------------------------------------ read once
+
+
+class Counted(Pieces):
+    """Rows that count how often they are read."""
+
+    reads = 0
+
+    def map(self, work):
+        self.reads += 1
+        return super().map(work)
+
+
+def test_rows_are_read_once_for_all_that_is_asked_of_one_partition(seed):
+    rng = np.random.default_rng(seed)
+    X, seeds = rng.random((90, 2)), rng.random((6, 2))
+    plain = coarse(seeds)
+    joined = SeedPartition(seeds, plain.parents, np.array([0, 1, 1, 2, 0, 3]))
+    other = SeedPartition(seeds, plain.parents, np.array([0, 1, 2, 3, 3, 3]))
+    inner = SeedPartition(
+        rng.random((5, 2)), np.array([0, 0, 1, 2, 3]), np.array([0, 1, 2, 3, 4])
+    )
+    asked = [
+        (Question(COUNT, (plain,)), 1),
+        (Question(PRESENCE, (joined,)), 1),
+        (Question(SUM, (joined,)), 1),
+        (Question(COUNT, (joined, inner)), 2),  # other seeds
+        (Question(SUM, (joined, inner)), 2),
+        (Question(COUNT, (other, inner)), 3),  # the same, inside other groups
+        (Question(COUNT, (plain,)), 4),  # only the last are remembered
+    ]
+    rows, known = Counted(X, 40), SeedSums()
+    for question, reads in asked:
+        found = numbers_for(question, rows, known=known)
+        assert found.tolist() == numbers_for(question, single(X)).tolist()
+        assert rows.reads == reads
+
+
+def test_one_group_divided_among_many_seeds(seed):
+    rng = np.random.default_rng(seed)
+    X, seeds = rng.random((50, 3)), rng.random((9, 3))
+    whole = coarse(np.full((1, 3), 0.5))
+    assert np.array_equal(
+        groups_of(X, (whole, coarse(seeds))), groups_of(X, (coarse(seeds),))
+    )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afcl.core.cohort import GroupMoments
 from afcl.core.cohort_answers import groups_of, numbers_for
 from afcl.core.cohort_checks import (
     HELLO_GRID,
@@ -22,7 +23,6 @@ from afcl.core.tasks import (
     COUNT,
     PRESENCE,
     SUM,
-    Moments,
     Question,
     SeedPartition,
     Threshold,
@@ -103,7 +103,7 @@ def test_rows_in_no_sum_may_lie_where_first_messages_tell_of_rows():
         (6 / 8, 2, False),
     ):
         scatters = np.array([[10 * (mean - mean**2)]])
-        moments = Moments(np.array([10]), np.array([[mean]]), scatters, missing)
+        moments = GroupMoments(np.array([10]), np.array([[mean]]), scatters, missing)
         assert agree_with_hellos(moments, hellos) is holds
 
 
@@ -112,14 +112,14 @@ def test_first_moments_tell_who_moved_rows():
     hellos = Cells(np.array([10]), np.array([[0.5]]), np.zeros(1))
     for shift, holds in ((0.07, True), (0.09, False)):
         means = np.array([[0.5 + shift / 10]])
-        moments = Moments(np.array([10]), means, np.zeros((1, 1)))
+        moments = GroupMoments(np.array([10]), means, np.zeros((1, 1)))
         assert agree_with_hellos(moments, hellos) is holds
 
 
 def test_second_moments_tell_who_spread_rows():
     hellos = Cells(np.array([10]), np.array([[0.5]]), np.zeros(1))
     for scatter, holds in ((0.07, True), (0.2, False)):
-        moments = Moments(np.array([10]), np.array([[0.5]]), np.array([[scatter]]))
+        moments = GroupMoments(np.array([10]), np.array([[0.5]]), np.array([[scatter]]))
         assert agree_with_hellos(moments, hellos) is holds
 
 
@@ -151,11 +151,11 @@ def test_groups_that_do_not_add_up(what):
     )
     cells = Cells(np.array([5, 5]), np.array([[0.0], [1.0]]), np.zeros(2))
     # Ten rows with mean .5, which scatter by 10 * .25.
-    whole = Moments(np.array([10]), np.array([[0.5]]), np.array([[2.5]]))
-    found = Moments(cells.counts, cells.means, cells.scatters[:, None])
+    whole = GroupMoments(np.array([10]), np.array([[0.5]]), np.array([[2.5]]))
+    found = GroupMoments(cells.counts, cells.means, cells.scatters[:, None])
     assert add_up(found, partition, whole, 3, cells)
     moved = {
-        "means": Moments(found.counts, found.means + 0.01, found.scatters),
-        "scatters": Moments(found.counts, found.means, found.scatters + 0.01),
+        "means": GroupMoments(found.counts, found.means + 0.01, found.scatters),
+        "scatters": GroupMoments(found.counts, found.means, found.scatters + 0.01),
     }
     assert not add_up(moved[what], partition, whole, 3, cells)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,11 +82,22 @@ def same(ours, theirs):
         assert ours.scores[name] == pytest.approx(value, abs=1e-5)
 
 
-def test_without_scores_candidates_stay_as_they_are():
-    state = knowing(TWO)
-    assert with_scores(state) is state
+def test_without_candidates_there_is_nothing_to_judge():
     nobody = SecureState(PARAMS, 0, scores={0: np.zeros(12)})
     assert with_scores(nobody) is nobody
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_where_no_cohort_gave_scores_cells_are_counted_for_valleys(summed):
+    """One row each: cells without scatter are the rows, whoever told of them."""
+    n = FIRST.shape[0]
+    cells = Cells(np.ones(n, dtype=np.int64), FIRST, np.zeros(n))
+    known: dict[str, Any] = {"hellos": Map({5: cells}), "rows": Map({5: n})}
+    known["keys"] = Map({5: ""})
+    if summed:
+        known |= {"answered": {0: cells}, "spoken": frozenset({5})}
+    (found,) = with_scores(knowing(TWO, **known)).candidates
+    same(found, by_rows(FIRST, TWO))
 
 
 def test_all_rows_judge_where_every_cohort_has_spoken():
@@ -107,7 +119,10 @@ def test_figures_by_hand():
 
 @pytest.mark.parametrize("known", ["cohort", "hello", "both"])
 def test_who_is_silent_counts_by_its_cells(known):
-    """Of a cohort the cells of its sums, of anybody else the hello's; no valleys."""
+    """Of a cohort the cells of its sums, of anybody else the hello's.
+
+    Valleys are the rows' of those who speak: cells are not mixed with these.
+    """
     cells = Cells(np.array([4, 2]), np.array([[0.125], [1.0]]), np.array([0.5, 0.0]))
     hello = Cells(np.array([3]), np.array([[0.75]]), np.array([0.25]))
     others = {"cohort": [cells], "hello": [hello], "both": [cells, hello]}[known]

@@ -298,6 +298,7 @@ def test_rows_that_are_all_the_same_are_one_cluster_and_nothing_to_judge():
 # ------------------------------------------------------------------ who drops out
 
 
+@pytest.mark.no_cover
 @EACH_STAGE
 @pytest.mark.parametrize("answered", [0, 1, 2, 3])
 def test_a_member_that_leaves_is_left_behind_and_no_sum_is_wrong(stage, answered):
@@ -468,6 +469,59 @@ def test_who_is_silent_is_not_waited_for_for_ever(stage):
     assert cohorts.end_round(state) is state
     state, _ = cohorts.absorb_hello(state, greeting(0, rows[0]))
     assert not state.silent
+
+
+def test_the_slow_of_many_are_left_behind_and_the_others_parted_by_pace():
+    rows = tables(40)
+    soon, later = range(39, 19, -1), range(19, 5, -1)
+    state = some_answer(started(rows), rows, [*soon, *later])
+    state = cohorts.end_round(cohorts.end_round(state))
+    assert state.silent == set(range(6))
+    first, second = state.working.values()
+    assert set(first.members) == set(range(23, 40))
+    assert set(second.members) == set(range(6, 23))
+    assert state.opened == 2
+    while not cohorts.done(state):
+        state = everybody(state, rows)
+    assert state.spoken == set(range(6, 40))
+    assert rows_known(state) == 12 * 34
+
+
+def test_a_wanted_size_of_cohorts_is_kept():
+    rows = tables(40)
+    wanted = dataclasses.replace(PARAMS, cohort=40)
+    state = some_answer(started(rows, wanted), rows, range(39, 5, -1))
+    state = cohorts.end_round(cohorts.end_round(state))
+    assert [cohort.members for cohort in state.working.values()] == [
+        tuple(range(6, 40))
+    ]
+
+
+@pytest.mark.parametrize(("n", "answers"), [(11, 10), (30, 19)])
+def test_few_members_or_few_answers_are_given_time(n, answers):
+    rows = tables(n)
+    state = some_answer(started(rows), rows, range(answers))
+    for _ in range(cohorts.PATIENCE):
+        state = cohorts.end_round(state)
+        assert not state.silent
+    assert cohorts.end_round(state).silent == set(range(answers, n))
+
+
+def verdict_of(state: SecureState) -> str:
+    trust = cohorts.result(state).trust
+    assert trust is not None
+    return trust.verdict
+
+
+def test_that_no_clusters_are_seen_in_part_of_the_rows_shows_nothing():
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(60, 2)) for _ in range(5)]
+    whole = finished(started(rows), rows)
+    assert verdict_of(whole) == "none"
+    state, _ = cohorts.absorb_left(started(rows), Left(0))
+    part = finished(state, rows)
+    assert part.spoken == {1, 2, 3, 4}
+    assert verdict_of(part) != "none"
 
 
 def test_a_round_with_a_part_in_it_is_not_an_idle_one():

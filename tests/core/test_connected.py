@@ -11,22 +11,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from afcl.core import connected as module
 from afcl.core.chains import Chains
 from afcl.core.connected import (
     CERTAIN,
     DOUBTLESS,
     FEWEST,
+    PARTED,
     Connected,
     chosen,
-    connected,
+    hollows_of,
 )
-from afcl.core.hollows import DEEPEST, least_hollow
+from afcl.core.hollows import DEEPEST, Hollows
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import PathLevel
+from afcl.core.stability import resampled
 
 ASKED = DefaultParams(shape="connected")
 AUTO = DefaultParams(shape="auto")
+
+
+def connected(bag, convex, params, steady=1.0):
+    rng = np.random.default_rng(0)
+    return module.connected(bag, convex, params, rng, steady)
+
+
+def chosen_of(found):
+    return chosen(found.levels, lambda: hollows_of(Chains.of(found.cells)))
+
+
+def least_hollow(chains, labels):
+    return Hollows.of(chains).least(labels)
 
 
 def cells_at(points, count=6, scatter=0.0):
@@ -36,8 +52,8 @@ def cells_at(points, count=6, scatter=0.0):
     return Cells(np.full(n, count), means, np.full(n, float(scatter)))
 
 
-def found_in(bag, params=ASKED, convex=None) -> Connected:
-    found = connected(bag, convex, params)
+def found_in(bag, params=ASKED, convex=None, steady=1.0) -> Connected:
+    found: Connected | None = connected(bag, convex, params, steady)
     assert found is not None
     return found
 
@@ -60,6 +76,16 @@ def ring_and_blob():
     ring = 10 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     grid = np.array([[i, j] for i in range(-1, 2) for j in range(-1, 2)], dtype=float)
     return np.concatenate([ring, grid])
+
+
+def three_rings():
+    """Rings of cells a step apart, two steps and a half between them."""
+    rings = []
+    for radius in (1.5, 4.0, 6.5):
+        n = round(2 * np.pi * radius)
+        turn = np.linspace(0, 2 * np.pi, n, endpoint=False)
+        rings.append(radius * np.stack([np.cos(turn), np.sin(turn)], axis=1))
+    return cells_at(off(np.concatenate(rings), 0.1), 6, 0.6)
 
 
 def two_halves(gap):
@@ -172,10 +198,10 @@ class TestChoice:
     def test_so_are_hollows_with_few_rows(self):
         # The gap is not for certain; between the halves rows are few, but there are.
         bag = two_halves(7.0)
-        level = chosen(found_in(bag).levels)
+        level = chosen_of(found_in(bag))
         assert level.score < CERTAIN
         hollow = least_hollow(Chains.of(bag), level.labels)
-        assert level.score + hollow / 4 > DOUBTLESS + 3 / np.sqrt(len(bag))
+        assert level.score + hollow / 4 > DOUBTLESS
         assert len(partition(found_in(bag, AUTO).labels)) == 2
 
     def test_in_many_columns_nothing_is_dense(self):
@@ -186,9 +212,9 @@ class TestChoice:
 
     def test_a_few_rows_far_away_are_no_cluster(self):
         bag = cells_at(np.concatenate([two_halves(5.0).means, [[90.0, 0.0]]]), 9, 40.0)
-        assert chosen(found_in(bag).levels).is_fair
+        assert chosen_of(found_in(bag)).is_fair
         lonely = [level for level in found_in(bag).levels if not level.is_fair]
-        assert lonely[0].score > chosen(found_in(bag).levels).score
+        assert lonely[0].score > chosen_of(found_in(bag)).score
         assert connected(bag, None, AUTO) is None
         tiny = replace(bag, counts=np.where(np.arange(len(bag)) == 0, 10**6, 5))
         assert connected(tiny, None, AUTO) is None
@@ -209,6 +235,69 @@ class TestChoice:
         # Rows in the middle, at the own end, at the other end: hardly any between.
         parted = replace(four, valleys=np.tile([1.0, 50.0, 50.0], (4, 1)))
         assert connected(bag, parted, AUTO) is None
+
+    def test_pieces_that_do_not_come_back_are_put_together(self):
+        bag = three_rings()
+        pieces = self.convex(bag, bag.means[::2])
+        parted = replace(pieces, valleys=np.tile([1.0, 50.0, 50.0], (pieces.k, 1)))
+        assert connected(bag, parted, AUTO, steady=0.95) is None
+        assert connected(bag, pieces, AUTO, steady=0.95) is None  # not much better
+        for convex in (pieces, parted):
+            found = found_in(bag, AUTO, convex, steady=0.7)
+            assert found.labels.tolist() == [2] * 9 + [1] * 25 + [0] * 41
+            assert "come back when the cells are resampled (100% of" in found.reason
+            assert found.reason.endswith("round ones do not (70%)")
+
+    def test_unless_they_come_back_no_better_themselves(self, monkeypatch):
+        bag = three_rings()
+        pieces = self.convex(bag, bag.means[::2])
+        monkeypatch.setattr(module, "_stabilities", lambda *_: np.array([0.7, 1, 0.4]))
+        assert connected(bag, pieces, AUTO, steady=0.7) is None
+        monkeypatch.setattr(module, "_stabilities", lambda *_: np.array([1, 1, 0.6]))
+        assert connected(bag, pieces, AUTO, steady=0.7) is None  # doubt: 2 < 1 + 3 * .4
+        monkeypatch.setattr(module, "_stabilities", lambda *_: np.array([1, 1, 0.7]))
+        assert connected(bag, pieces, AUTO, steady=0.7) is not None
+
+    def test_a_larger_silhouette_is_nothing_if_clusters_do_not_come_back(
+        self, monkeypatch
+    ):
+        bag = cells_at(two_chains(20))
+        halves = self.convex(bag, [[4.5, 1.5], [14.5, 1.5]])
+        monkeypatch.setattr(module, "_stabilities", lambda *_: np.array([0.84, 0.84]))
+        assert connected(bag, halves, AUTO, steady=0.9) is None
+        assert connected(bag, halves, AUTO, steady=0.8) is not None
+        monkeypatch.setattr(module, "_stabilities", lambda *_: np.array([0.86, 0.86]))
+        assert connected(bag, halves, AUTO, steady=0.9) is not None
+
+    def test_rings_that_nothing_leads_between(self):
+        found = found_in(three_rings())
+        largest = max(found.levels, key=lambda level: level.score)
+        assert largest.k == 2
+        assert largest.score <= PARTED
+        hollows = Hollows.of(Chains.of(found.cells))
+        depths = {level.k: hollows.least(level.labels) for level in found.levels}
+        assert [k for k in depths if depths[k] == DEEPEST] == [2, 3]
+        assert found.labels.max() == 2
+
+    def test_cells_without_breadth_tell_nothing_of_hollows(self):
+        bag = replace(three_rings(), scatters=np.zeros(75))
+        found = found_in(bag)
+        hollows = Hollows.of(Chains.of(bag))
+        assert hollows.least(found.levels[-1].labels) == DEEPEST
+        largest = max(found.levels, key=lambda level: level.score)
+        assert found.labels.max() + 1 == largest.k < found.levels[-1].k
+
+    def test_what_leaves_too_few_cells_does_not_come_back(self):
+        points = np.array([[0.0, 0.0], [1.0, 0.1], [0.1, 1.2], [1.1, 1.3]])
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            if all(len(resampled(cells_at(points, 1), rng)) < 4 for _ in range(8)):
+                break
+        rng = np.random.default_rng(seed)
+        found = module.connected(cells_at(points, 1), None, ASKED, rng)
+        assert found is not None
+        assert chosen_of(found).score < CERTAIN
+        assert not found.seen
 
     def test_as_many_clusters_of_other_cells(self):
         # Cut across, the two chains' silhouette is not much worse, but they are others.

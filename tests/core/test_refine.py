@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afcl.core.checks import check_question
+from afcl.core.cohort import GroupMoments
 from afcl.core.cohort_answers import groups_of, numbers_for
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
@@ -24,7 +25,7 @@ from afcl.core.refine import (
     sub_cells,
     without_few,
 )
-from afcl.core.tasks import COUNT, SUM, UNIT, Moments, Question, SeedPartition
+from afcl.core.tasks import COUNT, SUM, UNIT, Question, SeedPartition
 
 
 def partition(seeds, parents=None, groups=None):
@@ -289,7 +290,7 @@ def moments_of(X, labels):
     means = np.stack([part.mean(axis=0) for part in parts])
     centered = [part - mean for part, mean in zip(parts, means, strict=True)]
     scatters = np.stack([(each * each).sum(axis=0) for each in centered])
-    return Moments(np.bincount(labels), means, scatters)
+    return GroupMoments(np.bincount(labels), means, scatters)
 
 
 def placed(every, seed=0):
@@ -343,7 +344,7 @@ def test_very_many_rows_are_drawn_in_part():
     counts = np.array([600_000, 400_000])
     scatters = np.full((2, 2), 0.01) * counts[:, None]
     means = np.array([[0.2, 0.2], [0.8, 0.8]])
-    every = [Moments(counts, means, scatters)] * 40
+    every = [GroupMoments(counts, means, scatters)] * 40
     assert 40 * 1000 > MOST_PSEUDO
     found = placed(every)
     places = np.unique(np.concatenate([part.seeds for part in found]), axis=0)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import calinski_harabasz_score
 
-from afcl.core import rebuild
+from afcl.core import rebuild, server
 from afcl.core.cells import pool, union
 from afcl.core.client import condense, reply
 from afcl.core.indices import BY_FREE_BIC, INDICES, PER_FOLD, choose
@@ -367,6 +367,39 @@ def test_drift_rebuilds_and_forgets_the_replies():
     assert dict(after.answers) == {}
     assert all(c.revision == 0 for c in after.candidates)
     assert positions(after.candidates[0].centers) == [0.2, 10.0]
+
+
+@pytest.mark.parametrize("contacts", [2, 3])
+def test_the_last_build_keeps_the_valleys_that_were_replied(contacts):
+    """Only if nobody is asked any more: else those who are will count anew."""
+    params = dataclasses.replace(LOOSE, contacts=contacts)
+    state = greeted(cells([10, 10], [0, 10], [10, 10]), params=params)
+    counted = np.array([[1.0, 5.0, 6.0], [2.0, 6.0, 5.0]])
+    moved = update(state, 0, cells([10, 10], [0.2, 10], [10, 10]))
+    levels = [dataclasses.replace(c, valleys=counted) for c in moved.payload.levels]
+    told = dataclasses.replace(moved.payload, levels=tuple(levels))
+    moved = dataclasses.replace(moved, payload=told)
+    after = server.prepare(absorbed(state, moved))
+    assert after.version == 2
+    kept = after.candidates[0].valleys.tolist()
+    assert kept == (counted.tolist() if contacts == 2 else [])
+
+
+def test_the_last_build_keeps_the_valleys_of_the_one_before():
+    """Where nobody replied since, and who could be asked has left."""
+    both = cells([10, 10], [0, 10], [10, 10])
+    state = greeted(both, both)
+    counted = np.array([[1.0, 5.0, 6.0], [2.0, 6.0, 5.0]])
+    known = [dataclasses.replace(c, valleys=counted) for c in state.candidates]
+    late = dataclasses.replace(state, candidates=tuple(known), need_seed=True)
+    for client in (0, 1):
+        late, _ = absorb_left(late, Left(client))
+    after = server.prepare(late)
+    assert after.version == 2
+    found = after.candidates[0]
+    order = np.argsort(found.centers[:, 0])  # the counts have gone with their centres
+    before = np.argsort(known[0].centers[:, 0])
+    assert found.valleys[order].tolist() == counted[before].tolist()
 
 
 def test_without_scatter_any_movement_is_drift():

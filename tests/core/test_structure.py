@@ -142,12 +142,21 @@ def test_the_likeliest_candidate_speaks_for_the_rows():
     bag = condensed(blobs(0), 40)
     one = structure._one(structure._Moments.of(bag))
     valleys = np.array([[0.0, 9.0, 9.0], [9.0, 9.0, 9.0]])
-    best = PathLevel(2, bag.means[:2], bag.counts[:2], {"free_bic": one + 400.0})
-    other = PathLevel(2, bag.means[:2], bag.counts[:2], {"free_bic": one - 400.0})
+    n = bag.counts.sum()
+    halves = np.full(2, n / 2)
+    best = PathLevel(2, bag.means[:2], halves, {"free_bic": one + n})
+    other = PathLevel(2, bag.means[:2], halves, {"free_bic": one - n})
     told = PathLevel(2, best.centers, best.sizes, best.scores, valleys=valleys)
     gain, share = gain_by_rows(bag, (other, told))
     assert gain == pytest.approx(1.0)
     assert share == 0.5
+
+
+def test_rows_that_are_scored_and_in_no_cell_gain_nothing_by_themselves():
+    bag = condensed(blobs(0), 40)
+    one, n = structure._one(structure._Moments.of(bag)), bag.counts.sum()
+    twice = PathLevel(2, bag.means[:2], np.full(2, n), {"free_bic": 2 * (one + n)})
+    assert gain_by_rows(bag, (twice,))[0] == pytest.approx(1.0)
 
 
 # ------------------------------------------------------------------ clouds

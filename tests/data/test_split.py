@@ -149,20 +149,24 @@ def test_column_split():
 
 
 def test_the_class_leaks_into_the_paper_split():
-    # The features say nothing; the class, unscaled, is far larger.
-    X = np.array([[0.1], [0.2], [0.1], [0.2]])
-    y = np.array([10, 20, 10, 20])
-    owners = paper_leak_split(X, y, 2, 0)
-    assert_owned(owners, 4, 2)
-    assert owners[0] == owners[2] != owners[1] == owners[3]
-    named = paper_leak_split(X, np.where(y == 10, "u", "v"), 2, 0)
-    assert named.tolist() == owners.tolist()
+    # The features, in whatever unit, span 1; the class, unscaled, is far larger.
+    X = np.array([[1e6], [2e6], [1e6 + 1], [2e6 + 1], [1e6], [2e6]])
+    y = np.array([10, 10, 20, 20, 30, 30])
+    owners = paper_leak_split(X, y, 3, 0)
+    assert_owned(owners, 6, 3)
+    assert owners[0] == owners[1] != owners[2] == owners[3] != owners[4] == owners[5]
+    named = paper_leak_split(X, np.array(list("uuvvww")), 3, 0)
+    numbered = paper_leak_split(X, y / 10, 3, 0)  # 1, 2 and 3
+    assert named.tolist() == numbered.tolist()
 
 
-def test_the_leak_is_k_means_with_one_more_column():
+def test_the_leak_is_k_means_on_scaled_rows_with_one_more_column():
     X, y = make_sd1(0)
-    joined = kmeans_split(np.column_stack((X, y)), 5, 3)
+    span = X.max(axis=0) - X.min(axis=0)
+    scaled = (X - X.min(axis=0)) / span
+    joined = kmeans_split(np.column_stack((scaled, y)), 5, 3)
     np.testing.assert_array_equal(paper_leak_split(X, y, 5, 3), joined)
+    np.testing.assert_array_equal(paper_leak_split(1000 * X, y, 5, 3), joined)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def in_parts(path, missing):
 # --------------------------------------------------------------- the same as in memory
 
 
+@pytest.mark.no_cover
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(st.lists(st.sampled_from(WORDS), min_size=0, max_size=2), max_size=8),

@@ -222,6 +222,7 @@ DRAWS = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(40))
 def test_ordinary_columns_are_left_alone(seed):
     rng = np.random.default_rng(seed)
@@ -421,6 +422,7 @@ def test_streamed_rows(tmp_path):
 # ------------------------------------------------------------------ no false alarms
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(200))
 def test_drawn_mixtures_are_left_alone(seed):
     X, y = random_mixture(seed)

@@ -123,6 +123,7 @@ def gaussian(mu):
     return send
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
 @pytest.mark.parametrize("offset", range(3))
 def test_the_synopsis_keeps_its_claim(seed, epsilon, offset):

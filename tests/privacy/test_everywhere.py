@@ -23,12 +23,12 @@ from afcl.exceptions import InputError, RejectedMessage, SmallClientsWarning
 from afcl.methods import get_method
 from afcl.privacy.files import kept_secret
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.live.member import LEDGER, SECRET, answer, check_terms
 from afcl.runtime.live.membership import Membership, keep_membership
 from afcl.runtime.schedule import EventClock, Schedule
 from afcl.runtime.simulate import simulate
+from afcl.runtime.spec import Spec
 from afcl.runtime.transport import Reply
 from afcl.scale import Box
 

@@ -41,7 +41,6 @@ from afcl.privacy import ckks, he
 from afcl.privacy.masks import Sealed, public_key
 from afcl.privacy.protection import protection
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
 from afcl.runtime.live.member import answer
@@ -49,6 +48,7 @@ from afcl.runtime.live.membership import Membership, keep_membership
 from afcl.runtime.live.take_home import MEMORY
 from afcl.runtime.schedule import EventClock, Schedule
 from afcl.runtime.simulate import simulate
+from afcl.runtime.spec import Spec
 from afcl.runtime.transport import Reply
 from afcl.scale import Box
 
@@ -585,6 +585,7 @@ def test_a_run_repeats_to_the_last_byte_that_is_counted(sd1):
     assert one == two
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("share", [0.4, 0.5, 0.6, 0.8])
 def test_an_interrupted_run_goes_on_with_the_keys_it_had(sd1, tmp_path, share):
     tables = split(sd1[::4], 8)
@@ -599,6 +600,7 @@ def test_an_interrupted_run_goes_on_with_the_keys_it_had(sd1, tmp_path, share):
     assert not again.finished.trace.of("failure", "rejected")
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(3))
 def test_asynchronous_arrivals_and_drop_outs(sd1, seed):
     clock = EventClock(leaves={0: 3, 5: 4}, late={9: 5}, latency_mean=2.0, loss=0.2)

@@ -75,12 +75,14 @@ def test_the_corpus_does_no_harm(path, live, unbounded):
     ask(live, data)
 
 
+@pytest.mark.no_cover
 def test_malformed_messages_are_refused_and_change_nothing(live, seed):
     told = fuzz(4000, seed, live)
     assert all(told[damage.__name__] > 100 for damage in set(DAMAGES))
     assert 0 < told["absorbed"] < 400
 
 
+@pytest.mark.no_cover
 def test_the_same_where_no_box_is_agreed(unbounded, seed):
     fuzz(1000, seed + 1, unbounded)
 

@@ -14,6 +14,7 @@ from afcl.runtime.site import Site
 from hostile import federate, honest_run
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("turn", range(25))
 def test_no_honest_message_is_refused(turn, seed):
     messages, rejected = honest_run(1000 * seed + turn)

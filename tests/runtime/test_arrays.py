@@ -24,8 +24,8 @@ from afcl.runtime.arrays import (
     is_elsewhere,
     moved,
 )
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.simulate import simulate, sizes_of
+from afcl.runtime.spec import Spec
 from afcl.scale import no_box
 
 LEVELS = ["summary", "secure(plain)+summary"]

@@ -10,9 +10,9 @@ from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime import batch
 from afcl.runtime.batch import MOST_ROWS, fits
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import EventClock, Replay, Rounds, Schedule
 from afcl.runtime.simulate import TOGETHER, simulate, simulate_batch
+from afcl.runtime.spec import Spec
 from afcl.trace import Trace, check, each, read_trace
 
 AFCL = get_method("afcl")

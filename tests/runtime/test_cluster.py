@@ -22,8 +22,8 @@ from afcl.exceptions import InputError, PrivacyWarning, TrustWarning
 from afcl.kernels import assign
 from afcl.methods import get_method
 from afcl.runtime.cluster import ClusterTable
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.simulate import simulate
+from afcl.runtime.spec import Spec
 from afcl.scale import Box
 
 dask = pytest.importorskip("dask")
@@ -44,7 +44,7 @@ def workers(tmp_path_factory):
             n_workers=2,
             threads_per_worker=1,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # others may run tests here
             env={"AFCL_KERNELS": "reference"},  # nothing to compile in each of them
             local_directory=str(tmp_path_factory.mktemp("workers")),
         ) as local,

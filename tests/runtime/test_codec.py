@@ -160,6 +160,7 @@ def test_requests_and_messages_are_registered():
     assert all(dataclasses.is_dataclass(kind) for kind in PAYLOADS.values())
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", sorted(PAYLOADS))
 def test_every_payload_comes_back_as_it_was(name):
     @quick

@@ -14,12 +14,13 @@ from afcl.core.terms import AskHello, AskRanges, AskStep
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Coordinator, Spec
+from afcl.runtime.coordinator import Coordinator
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
 from afcl.runtime.schedule import EventClock, Replay, Rounds, Schedule
 from afcl.runtime.simulate import simulate
 from afcl.runtime.site import Site
+from afcl.runtime.spec import Spec
 from afcl.runtime.transport import Failure, Reply
 from afcl.scale import Ranges
 from afcl.trace import EVENTS, SCHEMA, Trace, check
@@ -930,6 +931,7 @@ SCHEDULES = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", sorted(SCHEDULES))
 def test_an_interrupted_run_goes_on_as_if_nothing_had_been(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda number: None)  # to be quick

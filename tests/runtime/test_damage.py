@@ -42,6 +42,7 @@ def flip(path, at):
     path.write_bytes(data)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("level", ["summary", "secure+summary"])
 @pytest.mark.parametrize("hit", [0, 4, 10, 11, 14, -1])
 def test_a_damaged_record_is_named_and_the_run_ends_as_it_would(tmp_path, level, hit):
@@ -94,6 +95,7 @@ def stages(folder):
     return [{k: v for k, v in e.items() if k not in ("at", "round")} for e in told]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("line", [0, 3, 5, 12, 17])
 @pytest.mark.parametrize("junk", [b"\xff", b"", b'{"event":7}\n'])
 def test_a_damaged_trace_is_made_again(tmp_path, line, junk):

@@ -20,7 +20,6 @@ from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.methods.afcl import Afcl
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.live.admission import Admission
 from afcl.runtime.live.membership import (
     DONE,
@@ -33,6 +32,7 @@ from afcl.runtime.live.server import RunPlan, serve_run
 from afcl.runtime.live.trouble import answer_or_reason
 from afcl.runtime.results import read_result
 from afcl.runtime.simulate import simulate
+from afcl.runtime.spec import Spec
 from afcl.runtime.transport import Failure, Reply
 from afcl.trace import read_trace
 
@@ -288,6 +288,7 @@ def test_dp_needs_bounds_and_keeps_a_ledger(tmp_path, home):
     assert [len(account["released"]) for account in accounts] == [1] * len(folders)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("crash_at", range(8, 36, 4))
 def test_cohorts_outlive_a_killed_server(tmp_path, crash_at):
     tables, folders = write_sites(tmp_path, n_sites=7)
@@ -329,6 +330,7 @@ class Mute(ListEngine):
 SUMS = {"options": {"privacy": "secure+summary"}, "patience": 200.0, "grace": 50.0}
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("answered", [2, 3, 4, 5, 7])
 def test_sums_go_on_without_who_is_silent(tmp_path, answered):
     tables, folders = write_sites(tmp_path)
@@ -345,6 +347,7 @@ def test_sums_go_on_without_who_is_silent(tmp_path, answered):
     assert_same(folder, tables)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("crash_at", [15, 17, 18, 22, 26, 29])
 def test_a_run_without_somebody_is_resumed(tmp_path, crash_at):
     """The last site was given up: it is not waited for again, nor summed."""
@@ -375,6 +378,7 @@ def test_labels_are_the_nearest_centre(tmp_path):
         assert np.array_equal(labels, nearest)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("crash_at", range(1, 21))
 def test_killed_anywhere_and_resumed(tmp_path, crash_at):
     tables, folders = write_sites(tmp_path)
@@ -387,6 +391,7 @@ def test_killed_anywhere_and_resumed(tmp_path, crash_at):
     assert_same(folder, tables)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("last_look", range(3, 60, 3))
 def test_killed_while_some_have_answered(tmp_path, last_look):
     tables, folders = write_sites(tmp_path)
@@ -435,6 +440,7 @@ def test_a_late_joiner_brings_its_cluster(tmp_path):
     assert_same(folder, tables)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("arrives", range(4, 16))
 def test_whoever_was_let_in_is_in_the_result(tmp_path, arrives):
     tables, folders = write_sites(tmp_path)

@@ -13,11 +13,12 @@ from afcl.methods import get_method
 from afcl.metrics import adjusted_rand
 from afcl.runtime.agreement import check_ranges
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Coordinator, Spec
+from afcl.runtime.coordinator import Coordinator
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.schedule import Schedule
 from afcl.runtime.simulate import simulate
 from afcl.runtime.site import NO_GAPS, Site
+from afcl.runtime.spec import Spec
 from afcl.scale import Ranges, given_box, ranges_of, supported_box
 
 NAN = np.nan

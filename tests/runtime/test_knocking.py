@@ -14,7 +14,7 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'afcl[flower]'")
 
 from afcl.runtime.flower import launcher
 from afcl.runtime.flower.launcher import FlowerNode
-from afcl.runtime.flower.logs import NO_ANSWER
+from afcl.runtime.flower.logs import NO_ANSWER, PUT_OUT
 from afcl.runtime.flower.network import LONGEST_PAUSE, Knocking, nobody_at
 
 FAILED = "Connection attempt failed, retrying in 1.00 seconds\n"
@@ -109,3 +109,69 @@ def test_a_site_that_does_not_say_any_more_that_it_is_there_begins_anew(tmp_path
         now.seconds += launcher.PULSE
         assert site.trouble() is None
     assert len(started) == 2
+
+
+def restarts(log: Path, *ends: str) -> tuple[FlowerNode, Any, list[Any]]:
+    """Return a site whose engine ends by itself, each time with other words."""
+    now, started = SimpleNamespace(seconds=0.0), list[Any]()
+
+    def start() -> Any:
+        log.write_text(ends[min(len(started), len(ends) - 1)])
+        started.append(SimpleNamespace(log=log, alive=True, stop=lambda: None))
+        return started[-1]
+
+    return FlowerNode(start, "hub:1", None, lambda: now.seconds), now, started
+
+
+def test_an_engine_that_ended_by_itself_is_started_anew(tmp_path: Path):
+    """As at a coordinator whose disk is full: it answers with errors, then not."""
+    died = "SuperNode ID: 12\nhttpx.HTTPStatusError: Server error '500'\n"
+    site, now, started = restarts(tmp_path / "log", died, "", "SuperNode ID: 12\n")
+    assert site.trouble() is None
+    for number in (1, 2):
+        started[-1].alive = False
+        assert (site.alive, site.busy) == (True, False)
+        assert site.trouble() is None
+        assert len(started) == number
+        now.seconds += launcher.PULSE
+        assert site.trouble() is None
+        assert len(started) == number + 1
+    now.seconds += launcher.PULSE
+    assert site.trouble() is None
+    assert len(started) == 3
+
+
+def test_an_engine_that_ends_every_time_is_given_up(tmp_path: Path):
+    site, now, started = restarts(tmp_path / "log", "SuperNode ID: 12\n")
+    for _ in range(2 * launcher.ANEW):
+        assert site.trouble() is None
+        started[-1].alive = False
+        now.seconds += launcher.PULSE
+    assert len(started) == 1 + launcher.ANEW
+    assert not site.alive
+
+
+def test_an_engine_that_was_never_let_in_or_was_sent_home_stays_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(launcher, "clocks_apart", lambda address, ca: None)
+    home = "SuperNode ID: 12\nSuperNode terminated gracefully.\n"
+    for words, why in (("", None), (home, PUT_OUT)):
+        site, now, started = restarts(tmp_path / "log", words)
+        started[0].alive = False
+        now.seconds += launcher.PULSE
+        assert site.trouble() == why
+        assert not site.alive
+        assert len(started) == 1
+
+
+def test_a_key_that_seems_online_is_tried_again(tmp_path: Path):
+    """The coordinator has not yet noticed that the engine before has ended."""
+    refused = "[code: 2004]\n"
+    site, now, started = restarts(tmp_path / "log", "SuperNode ID: 12\n", refused)
+    assert site.trouble() is None
+    for _ in range(3):
+        started[-1].alive = False
+        now.seconds += launcher.PULSE
+        assert site.trouble() is None
+    assert len(started) == 4

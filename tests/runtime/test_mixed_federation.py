@@ -201,6 +201,7 @@ def test_with_noise_declared_levels_are_used(federation):
     assert len(result["sites"]) == 3
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("crash_at", [4, 7, 10])
 def test_a_killed_coordinator_goes_on(federation, crash_at):
     for name in SITES:

@@ -13,9 +13,9 @@ from afcl.core.protocol import Clustering, Merge
 from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime import results
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.schedule import Schedule
 from afcl.runtime.simulate import simulate
+from afcl.runtime.spec import Spec
 
 NAMES = ("north", "east", "south", "west", "middle")
 COLUMNS = ("height", "weight")

@@ -10,12 +10,13 @@ from afcl.core.protocol import Clustering, PathLevel, Trust
 from afcl.core.terms import AskHello, AskRanges, AskStep
 from afcl.methods import get_method
 from afcl.methods.afcl import Afcl
+from afcl.runtime import simulate as simulator
 from afcl.runtime.codec import decode
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.journal import Journal
 from afcl.runtime.schedule import EventClock, Replay, Rounds, Schedule
 from afcl.runtime.simulate import label_all, simulate
 from afcl.runtime.site import Site
+from afcl.runtime.spec import Spec
 from afcl.trace import Trace, check, read_trace
 
 SPOTS = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0], [9.0, 9.0]])
@@ -80,6 +81,7 @@ def test_the_same_seed_gives_the_same_bits(kind):
     assert check(first.finished.trace)
 
 
+@pytest.mark.no_cover
 @kinds
 @pytest.mark.parametrize("max_rounds", [3, 30])
 def test_a_recorded_trace_replays_to_the_same_bits(kind, max_rounds, tmp_path):
@@ -103,6 +105,18 @@ def test_the_other_presets_replay_too(name, kind):
 
     assert same(first, again)
     assert without_rounds(again.finished.trace) == without_rounds(first.finished.trace)
+
+
+@pytest.mark.parametrize("name", ["afcl-paper", "afcl-matlab"])
+def test_only_the_published_code_plays_rounds_to_which_nobody_came(name):
+    # Each client comes in about one round of ten: most rounds have nobody.
+    spec = Spec(get_method(name), {"n_seeds": 4}, seed=3, max_rounds=30)
+    finished = simulate(spec, blobs(), Rounds(probability=0.1)).finished
+    came = {event["tick"] for event in finished.trace.of("update")}
+    played = {event["tick"] for event in finished.trace.of("prepare")} - {0}
+    rounds = set(range(1, finished.rounds + 1))
+    assert came < rounds
+    assert played == (rounds if name == "afcl-matlab" else came)
 
 
 def test_another_seed_draws_otherwise():
@@ -135,6 +149,7 @@ class Faulty(Journal):
         super().record(entry, sync)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["everybody", "silent"])
 def test_a_run_interrupted_anywhere_ends_in_the_same_bits(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda number: None)  # to be quick
@@ -225,7 +240,7 @@ def test_clusters_are_numbered_by_the_rows_they_hold():
     assert np.allclose(centers, SPOTS[:3], atol=0.3)
     for k in range(3):
         assert np.allclose(centers[k], rows[labels == k].mean(axis=0), atol=0.05)
-    assert all(labels.dtype == np.int64 for labels in outcome.labels)
+    assert all(labels.dtype == np.int32 for labels in outcome.labels)
 
 
 def test_the_chosen_level_of_the_path_is_the_answer():
@@ -312,3 +327,11 @@ def test_stabilities_follow_their_clusters():
     outcome = label_all(Spec(Signs()), replace(finished, clustering=told), [Site(rows)])
 
     assert outcome.clustering.trust == replace(trust, stabilities=(0.75, 0.25))
+
+
+def test_labels_are_counted_and_renamed_part_by_part(monkeypatch):
+    whole = simulate(Spec(AFCL), blobs())
+    monkeypatch.setattr(simulator, "rows_in_a_part", lambda d: 7)
+    parts = simulate(Spec(AFCL), blobs())
+    assert np.array_equal(parts.joined_labels, whole.joined_labels)
+    assert parts.clustering.sizes.tolist() == whole.clustering.sizes.tolist()

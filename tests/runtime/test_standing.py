@@ -178,6 +178,7 @@ def test_when_the_time_has_come_and_how_it_ends(tmp_path):
     assert one["centers"] == two["centers"]  # the same rows, numbers and seed
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("privacy", ["summary", "secure+summary"])
 def test_forgotten_is_as_if_it_had_never_been_there(tmp_path, privacy):
     """The answer after `forget` equals that of the others alone, to the last bit."""
@@ -286,6 +287,7 @@ def test_who_is_away_for_too_long_is_left_out(tmp_path):
     assert Answers.read(fed.folder, 3).roster == tuple("abcde")  # numbers stay
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("crash_at", [3, 9, 14, 40])
 def test_a_killed_coordinator_goes_on(tmp_path, crash_at):
     fed = Federation(tmp_path, answers=2, every=50.0)

@@ -95,6 +95,7 @@ def complaints(fed: Federation) -> list[str]:
     return [event["reason"] for event in trace.of("rejected")]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("level", ["summary", "secure+summary"])
 @pytest.mark.parametrize("lie", [many, cells])
 def test_a_first_message_that_is_not_true(tmp_path, lie, level):

@@ -24,13 +24,13 @@ from afcl.data.tables import Table
 from afcl.exceptions import InputError
 from afcl.methods import get_method
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.live.member import answer
 from afcl.runtime.live.membership import Membership, keep_membership, open_membership
 from afcl.runtime.live.server import serve_run
 from afcl.runtime.results import read_result, write_labels
 from afcl.runtime.simulate import LabelParts, simulate
 from afcl.runtime.site import Site
+from afcl.runtime.spec import Spec
 from afcl.scale import minmax_box, no_box, ranges_of
 
 #: Admission does not wait.

@@ -114,6 +114,7 @@ def test_a_resumed_run_to_which_nobody_comes_ends_when_patience_does(
     assert told.startswith("nothing came of site-0, site-1, site-2, site-3 for 300 s")
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("level", ["summary", "secure+summary"])
 @pytest.mark.parametrize("look", [3, 4, 5, 6])
 def test_all_sites_offline_for_a_while_end_nothing(tmp_path, no_waiting, level, look):
@@ -243,6 +244,7 @@ class Confessing(Losing):
         return [*told, *super().poll()]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("level", ["summary", "secure+summary"])
 @pytest.mark.parametrize("nth", [2, 3, 4])
 @pytest.mark.parametrize("engine", [Losing, Confessing])

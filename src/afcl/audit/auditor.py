@@ -24,7 +24,7 @@ from afcl.audit.findings import (
     LevelFinding,
     measure_attacks,
 )
-from afcl.audit.promises import Evidence, broken_promises, in_words
+from afcl.audit.promises import AuditedRun, broken_promises, in_words
 from afcl.audit.wire import Tapped, tapped
 from afcl.gaps import IMPUTE, fill, has_gaps
 from afcl.metrics import adjusted_rand, silhouette
@@ -112,7 +112,7 @@ class Auditor:
         canary = self._canaries(level)
         across = self._across(level)
         lies = self._lies(level) if self.lies else ()
-        evidence = Evidence(
+        evidence = AuditedRun(
             level, run, released, attacks, canary, self.min_cell, found, across, lies
         )
         reasons = broken_promises(evidence)

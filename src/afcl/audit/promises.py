@@ -31,7 +31,7 @@ ENOUGH = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AuditedRun:
     """What a level's promises are held against: a run at it, attacked and tested."""
 
     level: Level
@@ -50,7 +50,7 @@ class Promise(NamedTuple):
 
     is_made: Callable[[Level], bool]
     words: str
-    broken: Callable[[Evidence], list[str]]
+    broken: Callable[[AuditedRun], list[str]]
 
 
 def least_rows(level: Level, min_cell: int) -> int:
@@ -65,13 +65,13 @@ def in_words(level: Level, min_cell: int) -> str:
     return "; ".join(words.format(least=least, level=level) for words in made)
 
 
-def broken_promises(found: Evidence) -> list[str]:
+def broken_promises(found: AuditedRun) -> list[str]:
     """Return in words what a level promised and did not keep."""
     made = [promise for promise in PROMISES if promise.is_made(found.level)]
     return [reason for promise in made for reason in promise.broken(found)]
 
 
-def _recovered(found: Evidence) -> list[str]:
+def _recovered(found: AuditedRun) -> list[str]:
     attacks, reasons = found.attacks, []
     if attacks.recovered > 0:
         which = [attack.name for attack in attacks.attacks if attack.counts]
@@ -90,7 +90,7 @@ def _recovered(found: Evidence) -> list[str]:
     ]
 
 
-def _told_by_runs(found: Evidence) -> list[str]:
+def _told_by_runs(found: AuditedRun) -> list[str]:
     """Return what several runs tell together that is promised not to be told."""
     for each in found.across[-1:]:
         if each.reseeded > 0:
@@ -101,7 +101,7 @@ def _told_by_runs(found: Evidence) -> list[str]:
     return []
 
 
-def _believed_lies(found: Evidence) -> list[str]:
+def _believed_lies(found: AuditedRun) -> list[str]:
     """Return what a coordinator that lies learned though that is promised not to be."""
     return [
         f"{lie.name}: a coordinator that {lie.tried} learned {lie.learned} of {lie.of} "
@@ -111,7 +111,7 @@ def _believed_lies(found: Evidence) -> list[str]:
     ]
 
 
-def _small_cells(found: Evidence) -> list[str]:
+def _small_cells(found: AuditedRun) -> list[str]:
     least = least_rows(found.level, found.min_cell)
     for each in found.released:
         alone = len(each.clients) == 1
@@ -126,7 +126,7 @@ def _small_cells(found: Evidence) -> list[str]:
 # ------------------------------------------------------------------ secure
 
 
-def _not_hidden(found: Evidence) -> list[str]:
+def _not_hidden(found: AuditedRun) -> list[str]:
     """Return what is readable after the first message though it should not be."""
     reasons, parts = [], []
     for one in found.run.heard:
@@ -177,7 +177,7 @@ def uniform(data: bytes) -> float:
 # ------------------------------------------------------------------ dp
 
 
-def _not_private(found: Evidence) -> list[str]:
+def _not_private(found: AuditedRun) -> list[str]:
     level = found.level
     reasons = [
         f"a canary shows epsilon {each.measured:.2f}, claimed is {each.claimed:.2f}"

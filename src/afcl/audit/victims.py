@@ -24,11 +24,12 @@ from afcl.exceptions import RejectedMessage
 from afcl.methods import get_method
 from afcl.privacy.attacks import Exchange
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Coordinator, Spec
+from afcl.runtime.coordinator import Coordinator
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.live.member import answer
 from afcl.runtime.live.membership import Membership, keep_membership
 from afcl.runtime.schedule import Schedule
+from afcl.runtime.spec import Spec
 from afcl.scale import Box
 
 

@@ -22,12 +22,13 @@ from afcl.privacy.levels import Level, parse_level
 from afcl.privacy.masks import Sealed
 from afcl.registry import LEVELS
 from afcl.runtime.codec import decode, encode
-from afcl.runtime.coordinator import Coordinator, Spec
+from afcl.runtime.coordinator import Coordinator
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import Schedule
 from afcl.runtime.simulate import Outcome, label_all, with_gaps
 from afcl.runtime.site import Site, settled
+from afcl.runtime.spec import Spec
 
 
 class TappedSite(Site):

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from afcl.cli.addons import PASS_ON, bench, plot
 from afcl.cli.audit import audit
 from afcl.cli.check import check
+from afcl.cli.command_line import typed
 from afcl.cli.dashboard import dashboard
 from afcl.cli.demo import demo
 from afcl.cli.export import export
@@ -107,6 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
     As a process of its own (without `arguments`) a command that runs for long begins
     its lines with the time, where they do not go to a terminal.
     """
+    typed.set(tuple(sys.argv[1:] if arguments is None else arguments))
     with stamped_lines(sys.argv[1:] if arguments is None else []):
         _run(arguments)
 

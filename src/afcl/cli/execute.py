@@ -44,10 +44,12 @@ def execute(
     identity: str,
     scale: Any = "minmax",
     suspicions: Sequence[Suspicion] = (),
+    private: bool = False,
 ) -> dict[str, Any]:
     """Run, label, write the folder and its page; return what ``result.json`` holds.
 
-    `rows` are those of the sites, or what they have become on a device.
+    `rows` are those of the sites, or what they have become on a device. Where a run is
+    `private` nothing is written down of what was found in the files.
     """
     names = tuple(source.name for source in sites.tables)
     spec = Spec(
@@ -91,9 +93,12 @@ def execute(
         )
     if "device" in parameters:
         outcome = brought_back(outcome)
-    result = results.describe_simulated(outcome, names, sites.columns, parameters)
-    result["features"] = results.describe_features(sites.features, result)
+    result = results.describe_simulated(
+        outcome, names, sites.columns, parameters, sites.features
+    )
     result["dates"] = list(sites.dates)
+    if not private:
+        result["data_notes"] = list(sites.notes)
     result["suspicions"] = [asdict(found) for found in suspicions]
     if spec.noisy and spec.secret is None:
         result["note"] = f"{result.get('note', '')} {NOT_A_GUARANTEE}".strip()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from afcl.cli.check import Strict, refuse
+from afcl.cli.command_line import command_line
 from afcl.cli.settings import (
     MISSING,
     AtLeastTwo,
@@ -287,7 +288,7 @@ def _clustered(
         {**parameters, "version": __version__},
     )
     rows = moved([source.rows for source in sites.tables], device)
-    finished = open_folder(out, identity, force)
+    finished = open_folder(out, identity, force, command_line())
     if finished is not None:
         return finished, True
     for note in (*notes, *sites.notes, *shown(found)):
@@ -301,10 +302,13 @@ def _clustered(
             print(f"warning: {SmallClientsWarning(small)}", file=sys.stderr)
     # Where the rows must not tell anything, what was found in them is for the eyes of
     # their owners only.
-    told = () if _is_private(level) else found
+    private = _is_private(level)
+    told = () if private else found
     with Heartbeat(out):
         result = execute(
-            sites, rows, out, method, options, parameters, identity, scale, told
+            *(sites, rows, out, method, options, parameters, identity, scale),
+            told,
+            private,
         )
     warn_of_fine(result)
     return result, False

@@ -17,12 +17,13 @@ import numpy as np
 from afcl._typing import AnyArray, Floats, Ints
 from afcl.core.cells import concatenate, empty_columns, offsets_of
 from afcl.core.client import HELLO_ITERATIONS
+from afcl.core.cohort import Cohort
 from afcl.core.cohort_answers import numbers_of_many
 from afcl.core.draws import uniforms
 from afcl.core.messages import Cells, LevelReply, Plan, Summary
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import CLIENT
-from afcl.core.tasks import ANYBODY, Cohort, Threshold
+from afcl.core.tasks import ANYBODY, Threshold
 
 T = TypeVar("T")
 

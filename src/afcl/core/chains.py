@@ -67,10 +67,11 @@ class Chains:
         gaps = np.maximum(np.sqrt(squares) - reach, 0.0)
         lengths = gaps + (spacings[:, None] + spacings) / 2
         longest = max(float(lengths.max()), np.finfo(float).tiny)
-        steps = (lengths / longest) ** POWER
         spacings = spacings / longest
         linked = neighbours(squares, NEIGHBOURS)
-        ways = kernels.shortest_ways(np.where(linked, steps, np.inf))
+        steps = np.full_like(lengths, np.inf)
+        steps[linked] = (lengths[linked] / longest) ** POWER  # of few, powers are slow
+        ways = kernels.shortest_ways(steps)
         tree = kernels.ward_of_distances(counts, ways)
         merges = (part.tolist() for part in tree)
         joined = tuple(Merge(*step) for step in zip(*merges, strict=True))

@@ -3,18 +3,22 @@
 
 Rows are read part by part. The numbers of several members can be computed in one go
 (a simulation does): each member's are rounded by themselves, as if it were alone.
+
+What a member is asked about one partition (how many rows, who holds them, their sums)
+all follows from the sums by seed: the rows are read once for it (:class:`SeedSums`).
 """
 
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells, Level
-from afcl.core.rows import Rows, RowsInPlace, as_rows
+from afcl.core.rows import Rows, RowsInPlace, added_up, as_rows, tallied
 from afcl.core.tasks import (
     ANYBODY,
     FIELD,
@@ -27,7 +31,7 @@ from afcl.core.tasks import (
     Threshold,
 )
 from afcl.exceptions import InputError
-from afcl.kernels import assign, silhouettes, valleys
+from afcl.kernels import assign, nearest_inside, silhouettes, sums_around, valleys
 from afcl.kernels.arrays import Nest
 
 #: What a client works on: its rows, or cells that stand for them.
@@ -37,17 +41,60 @@ View: TypeAlias = Floats | Rows | Cells
 LARGEST = 2.0**50
 
 
-def numbers_for(question: Question, view: View, threshold: Threshold = ANYBODY) -> Ints:
-    """Return a member's own numbers, before they are masked."""
+#: Counts (m,), sums of x - s and of its squares (m, d), by seed.
+Sums: TypeAlias = tuple[Floats, Floats, Floats]
+
+
+class SeedSums:
+    """What rows add up to around the seeds that were asked about last.
+
+    Only the seeds matter and which coarser groups they lie in, not to what they are
+    joined: while these stay the same, the rows are not read again.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[list[bytes], Sums] | None = None
+
+    def of(self, rows: Rows, partitions: tuple[SeedPartition, ...]) -> Sums:
+        """Return counts, sums of x - s and of its squares by seed of the last."""
+        arrays = [(each.seeds, each.parents, each.groups) for each in partitions]
+        asked = [array.tobytes() for each in arrays for array in each][:-1]
+        if self._known is None or self._known[0] != asked:
+            self._known = asked, _sums_by_seed(rows, partitions)
+        return self._known[1]
+
+
+def _sums_by_seed(rows: Rows, partitions: tuple[SeedPartition, ...]) -> Sums:
+    """Read the rows once."""
+    if isinstance(rows, RowsInPlace):
+        return rows.nested(
+            [Nest(each.seeds, each.parents, each.groups) for each in partitions]
+        )
+    return added_up(rows.map(partial(_sums_of_part, partitions=partitions)))
+
+
+def _sums_of_part(points: Floats, partitions: tuple[SeedPartition, ...]) -> Sums:
+    seeds = partitions[-1].seeds
+    return sums_around(points, nearest_seeds(points, partitions), seeds)
+
+
+def numbers_for(
+    question: Question,
+    view: View,
+    threshold: Threshold = ANYBODY,
+    known: SeedSums | None = None,
+) -> Ints:
+    """Return a member's own numbers, before they are masked.
+
+    `known` is what it remembers of its rows; None: nothing.
+    """
     if isinstance(view, Cells):
         totals = _totals(question, view, _alone(len(view)), 1)
-    elif isinstance(view, RowsInPlace):
-        totals = _totals_in_place(question, view)[None, :]
+    elif question.kind == SCORE:
+        totals = _scored_rows(question.levels, as_rows(view))[None, :]
     else:
-        parts = as_rows(view).map(partial(_totals_of_rows, question))
-        totals = next(parts)
-        for more in parts:
-            totals += more
+        sums = (known or SeedSums()).of(as_rows(view), question.partitions)
+        totals = _totals_of_seeds(question, sums)[None, :]
     numbers: Ints = _fixed(question, _told(question, totals, threshold))[0]
     return numbers
 
@@ -100,19 +147,10 @@ def _single(rows: Floats) -> Cells:
     return Cells(np.ones(n, dtype=np.int64), rows, np.zeros(n))
 
 
-def _totals_of_rows(question: Question, rows: Floats) -> Floats:
-    return _totals(question, _single(rows), _alone(rows.shape[0]), 1)
-
-
-def _totals_in_place(question: Question, rows: RowsInPlace) -> Floats:
-    """Return the sums over rows that answer where they are, (width,)."""
-    if question.kind == SCORE:
-        return _scored_in_place(question.levels, rows)
+def _totals_of_seeds(question: Question, sums: Sums) -> Floats:
+    """Return what the sums by seed add up to, (width,)."""
     last = question.partitions[-1]
-    nests = [
-        Nest(each.seeds, each.parents, each.groups) for each in question.partitions
-    ]
-    counts, firsts, squares = rows.nested(nests)
+    counts, firsts, squares = sums
     k = last.n_groups
     if question.kind != SUM:
         return _added([counts], last.groups, k).ravel()
@@ -127,10 +165,11 @@ def _totals_in_place(question: Question, rows: RowsInPlace) -> Floats:
     return _added(columns, last.groups, k).ravel()
 
 
-def _scored_in_place(levels: tuple[Level, ...], rows: RowsInPlace) -> Floats:
-    """Return the numbers of all clusterings, one after the other."""
+def _scored_rows(levels: tuple[Level, ...], rows: Rows) -> Floats:
+    """Return the numbers of all clusterings, one after the other, in one pass."""
     edges = np.cumsum([0, *(level.centers.shape[0] for level in levels)])
-    counts, _, seconds, totals, slabs = rows.tally(
+    counts, _, seconds, totals, slabs = tallied(
+        rows,
         np.concatenate([level.centers for level in levels]),
         edges,
         np.full(len(levels), 2),
@@ -177,26 +216,22 @@ def _added(columns: list[Floats], slots: Ints, n: int) -> Floats:
 
 def groups_of(points: Floats, partitions: tuple[SeedPartition, ...]) -> Ints:
     """Return the group of every point in the last of nested partitions."""
-    groups = np.zeros(points.shape[0], dtype=np.int64)
-    for each in partitions:
-        groups = each.groups[_nearest_inside(points, groups, each)]
+    groups: Ints = partitions[-1].groups[nearest_seeds(points, partitions)]
     return groups
 
 
-def _nearest_inside(points: Floats, parents: Ints, partition: SeedPartition) -> Ints:
-    """Return the nearest of the seeds that have the same parent as the point."""
-    starts = partition.starts.tolist()
-    if len(starts) == 2:
-        return assign(points, partition.seeds)[0]
-    order = np.argsort(parents, kind="stable")
-    edges = np.searchsorted(parents[order], np.arange(len(starts))).tolist()
-    nearest = np.empty(points.shape[0], dtype=np.int64)
-    for parent in range(len(starts) - 1):
-        rows = order[edges[parent] : edges[parent + 1]]
-        if rows.size:
-            first, last = starts[parent], starts[parent + 1]
-            found, _ = assign(points[rows], partition.seeds[first:last])
-            nearest[rows] = first + found
+def nearest_seeds(points: Floats, partitions: tuple[SeedPartition, ...]) -> Ints:
+    """Return every point's seed in the last of nested partitions.
+
+    That is the nearest of those that have the point's group as their parent.
+    """
+    nearest, _ = assign(points, partitions[0].seeds)
+    for outer, inner in pairwise(partitions):
+        if inner.starts.shape[0] == 2:  # all seeds are inside the only group
+            nearest, _ = assign(points, inner.seeds)
+            continue
+        groups = outer.groups[nearest]
+        nearest = nearest_inside(points, groups, inner.starts, inner.seeds)
     return nearest
 
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.core.cohort import GroupMoments
 from afcl.core.messages import Cells
-from afcl.core.tasks import UNIT, Moments, SeedPartition
+from afcl.core.tasks import UNIT, SeedPartition
 
 #: First messages lie on a grid of this width, see :mod:`afcl.privacy.secure`.
 HELLO_GRID = 1 / 64
@@ -23,7 +24,7 @@ HELLO_GRID = 1 / 64
 NEARLY = 1e-3
 
 
-def agree_with_hellos(moments: Moments, hellos: Cells) -> bool:
+def agree_with_hellos(moments: GroupMoments, hellos: Cells) -> bool:
     """Whether groups add up to what their cohort said first, as far as the grid shows.
 
     A cell's mean is off by half the grid in every column, its mean squared radius by
@@ -82,9 +83,9 @@ def lie_around_seeds(
 
 
 def add_up(
-    found: Moments,
+    found: GroupMoments,
     partition: SeedPartition,
-    whole: Moments,
+    whole: GroupMoments,
     members: int,
     hellos: Cells,
 ) -> bool:
@@ -113,7 +114,7 @@ def add_up(
     )
 
 
-def _told(moments: Moments) -> Cells:
+def _told(moments: GroupMoments) -> Cells:
     """Return groups without the rows that are in no sum."""
     counts = moments.counts - moments.missing
     share = counts / np.maximum(1, moments.counts)

@@ -9,22 +9,27 @@ rows of one client. See docs/decisions/0025-sums-over-sites.md.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
 from afcl._typing import ClientId, Floats
+from afcl.core.cohort import Cohort
 from afcl.core.cohort_state import SecureState
 from afcl.core.cohort_sums import coarse_cells
 from afcl.core.protocol import server_rng
 from afcl.core.refine import coarse
 from afcl.core.seeding import distinct, weighted_kmeans
-from afcl.core.tasks import COUNT, SCORE, Cohort, Question
+from afcl.core.tasks import COUNT, SCORE, Question
 
 #: Fewest members of a cohort: of two, each could subtract itself.
 FEWEST = 3
 #: Questions from the first one to the last sums.
 STEPS = 4
+#: Members of a cohort of those who answer about equally soon, at least: every question
+#: waits for the slowest of them, so one rare site among fifty would hold up all.
+ALIKE_IN_PACE = 16
 #: Purpose of the server's draws.
 PLACING_ANEW = 2
 
@@ -69,7 +74,12 @@ def without(state: SecureState, number: int) -> SecureState:
         seeds = question.partitions[0].seeds
         if question.kind != COUNT:
             seeds = _other_seeds(state, cohort)
-        cohorts[number] = _renewed(cohort, rest, Question(COUNT, (coarse(seeds),)))
+        again = Question(COUNT, (coarse(seeds),))
+        paces = [rest] if state.params.cohort else _by_pace(cohort, rest)
+        numbers = (number, *range(state.opened, state.opened + len(paces) - 1))
+        for each, members in zip(numbers, paces, strict=True):
+            cohorts[each] = _renewed(cohort, members, again)
+        changes["opened"] = state.opened + len(paces) - 1
         changes["waiting"] = (*_missing(cohort, rest), *state.waiting)
     else:
         changes["waiting"] = (*cohort.members, *state.waiting)
@@ -87,6 +97,19 @@ def _other_seeds(state: SecureState, cohort: Cohort) -> Floats:
     k = min(state.params.seeds_for(state.total_rows()), distinct(bag.means))
     rng = server_rng(state.seed, PLACING_ANEW, cohort.asked)
     return weighted_kmeans(bag.means, bag.counts.astype(np.float64), k, rng, 1)
+
+
+def _by_pace(
+    cohort: Cohort, members: tuple[ClientId, ...]
+) -> list[tuple[ClientId, ...]]:
+    """Cut a cohort's members into those who answered soon, and later."""
+    number = max(1, len(members) // ALIKE_IN_PACE)
+    if number == 1:
+        return [members]
+    place = {client: i for i, client in enumerate(chain(*cohort.parts))}
+    ordered = sorted(members, key=lambda client: place.get(client, len(place)))
+    edges = [i * len(ordered) // number for i in range(number + 1)]
+    return [tuple(sorted(ordered[a:b])) for a, b in pairwise(edges)]
 
 
 def _missing(cohort: Cohort, rest: tuple[ClientId, ...]) -> tuple[ClientId, ...]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from afcl._typing import Floats
+from afcl.core.cell_valleys import cell_valleys
 from afcl.core.cells import concatenate, nothing
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells
@@ -26,7 +27,7 @@ def with_scores(state: SecureState) -> SecureState:
 
     Where none did, all rows count by the cells that are known of them.
     """
-    if not state.answered or not state.candidates:
+    if not state.candidates:
         return state
     assert state.inner is not None
     width = sum(level.k * PER_CLUSTER + PER_LEVEL for level in state.candidates)
@@ -60,7 +61,7 @@ def _others(state: SecureState) -> Cells:
 def _judged(level: PathLevel, numbers: Floats, others: Cells) -> PathLevel:
     """Return a candidate with its figures; as it was if it has an empty cluster."""
     table = numbers[:-PER_LEVEL].reshape(level.k, PER_CLUSTER)
-    counts, scatters = table[:, 0], table[:, 1]
+    counts, scatters, valleys = table[:, 0], table[:, 1], table[:, 2:]
     simplified, moment = numbers[-PER_LEVEL:].tolist()
     if len(others):
         weights = others.counts.astype(np.float64)
@@ -71,7 +72,8 @@ def _judged(level: PathLevel, numbers: Floats, others: Cells) -> PathLevel:
         cell_simplified, cell_moment = summary_silhouettes(others, level)
         simplified += float((weights * cell_simplified).sum())
         moment += float((weights * cell_moment).sum())
-    valleys = table[:, 2:] if table.any() else level.valleys
+        if not table.any():  # nobody's rows were counted: better cells than nothing
+            valleys = cell_valleys(others, level.centers)
     if not bool(np.all(counts > 0)):
         return replace(level, valleys=np.zeros_like(valleys))
     n = float(counts.sum())

@@ -10,11 +10,12 @@ from immutables import Map
 
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.cells import concatenate, nothing, take
+from afcl.core.cohort import Cohort
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import PathLevel
 from afcl.core.state import Column, ServerState, total
-from afcl.core.tasks import Cohort, Masks, Proof, Scheme
+from afcl.core.tasks import Masks, Proof, Scheme
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import ClientId, Floats, Ints
-from afcl.core.checks import HIGH, LOW
+from afcl.core.cell_checks import HIGH, LOW
+from afcl.core.cohort import Cohort, GroupMoments
 from afcl.core.cohort_checks import add_up, agree_with_hellos, lie_around_seeds
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells
@@ -28,8 +29,6 @@ from afcl.core.tasks import (
     SCORE,
     SUM,
     UNIT,
-    Cohort,
-    Moments,
     Parts,
     Question,
     SeedPartition,
@@ -215,7 +214,7 @@ class _Work:
         self._spoken.extend(cohort.members)
 
     def _is_true(
-        self, cohort: Cohort, found: Moments, partition: SeedPartition
+        self, cohort: Cohort, found: GroupMoments, partition: SeedPartition
     ) -> bool:
         """Whether sums can be true, by all that is known of this cohort."""
         members, state = len(cohort.members), self._before

@@ -30,57 +30,32 @@ from dataclasses import replace
 import numpy as np
 
 from afcl._typing import ClientId, Floats
-from afcl.core import rebuild, server
-from afcl.core.cells import concatenate, nothing, offsets_of
-from afcl.core.cohort_losses import FEWEST as FEWEST
-from afcl.core.cohort_losses import forsaken, is_first, without
-from afcl.core.cohort_scores import with_scores
+from afcl.core import server
+from afcl.core.cohort import Cohort
+from afcl.core.cohort_losses import FEWEST, is_first, without
+from afcl.core.cohort_rebuild import prepare as prepare
+from afcl.core.cohort_rebuild import rebuilt
 from afcl.core.cohort_state import SecureState
 from afcl.core.cohort_sums import keep_parts
-from afcl.core.condense import condense_cells
-from afcl.core.messages import (
-    Batch,
-    Broadcast,
-    Cells,
-    Hello,
-    Left,
-    Level,
-    Update,
-    refuse_unless,
-)
-from afcl.core.params import MOST_SEEDS
-from afcl.core.protocol import Clustering, Diagnostics, server_rng
-from afcl.core.refine import coarse, finer
+from afcl.core.messages import Batch, Broadcast, Hello, Left, Update, refuse_unless
+from afcl.core.protocol import Clustering, Diagnostics
 from afcl.core.state import ServerState
 from afcl.core.tasks import (
-    COUNT,
     OPENING,
-    SCORE,
-    Cohort,
     Part,
     Parts,
-    Question,
     SecureHello,
     Task,
     check_numbers,
 )
-from afcl.kernels import assign
 
-#: Seeds on what cohorts have said, in multiples of the default preset's: cells of
-#: cohorts are finer than those of hellos.
-FINER = 2
-#: Most members, where nobody says how many: every two of them share a mask.
-MOST_MEMBERS = 256
 #: Rounds without any part after which a cohort stops waiting for who is silent: at the
 #: first question, when going on without somebody costs nothing,
 PATIENCE = 8
+#: (or, where there are many members and most of them have answered, this long),
+HASTE, MANY, MOST_OF_THEM = 1, 12, 2 / 3
 #: and later.
 LONGER_PATIENCE = 24
-#: A cell is new if its squared radius is below this share of its squared distance to
-#: what is known.
-SMALL_BESIDE = 0.5
-#: Purpose of the server's draws.
-REFINING = 1
 
 
 def agreed(state: SecureState, n_features: int, bounded: bool) -> SecureState:
@@ -108,6 +83,7 @@ def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnos
         len(greeting.key) == 64 and all(c in "0123456789abcdef" for c in greeting.key),
         "a key must be 32 bytes in hexadecimal",
     )
+    # The companion level's own checks, on a state that forgets the client at once.
     known = ServerState(state.params, state.seed)
     known = server.agreed(known, state.n_features, state.bounded)
     known, found = server.absorb_hello(known, replace(hello, payload=greeting.cells))
@@ -119,6 +95,7 @@ def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnos
         dirty=state.dirty or client in state.silent,
     )
     if client in state.hellos:
+        # Another key would need other masks, other rows would be in no sum.
         refuse_unless(
             state.keys[client] == greeting.key and state.rows[client] == hello.n_rows,
             f"client {client} came back as somebody else",
@@ -163,6 +140,7 @@ def absorb_update(
     state.scheme.check(part.phase, part.values, cohort.width, cohort.key)
     if part.tags is not None:
         check_numbers(part.tags, 2, len(cohort.members))
+    # Who answers is here, whatever was heard of it before.
     state = replace(state, left=state.left - {client})
     found = {"accepted": True, "cohort": part.cohort, "phase": part.phase}
     given = Parts(part.cohort, (client,), part.values, part.tags)
@@ -221,8 +199,7 @@ def end_round(state: SecureState) -> SecureState:
     working = state.working
     if not working:
         return state
-    early = all(is_first(cohort) for cohort in working.values())
-    if state.idle < (PATIENCE if early else LONGER_PATIENCE):
+    if state.idle < _patience(tuple(working.values())):
         return replace(state, idle=state.idle + 1)
     state = replace(state, silent=state.silent | waits_for(state), idle=0)
     for number in working:
@@ -230,153 +207,26 @@ def end_round(state: SecureState) -> SecureState:
     return prepare(state)
 
 
+def _patience(working: Sequence[Cohort]) -> int:
+    """Return how many rounds without any part may pass.
+
+    Who answers rarely would hold up many at every question to come.
+    """
+    if not all(is_first(cohort) for cohort in working):
+        return LONGER_PATIENCE
+    ready = all(
+        cohort.asked == 1
+        and len(cohort.members) >= MANY
+        and len(cohort.answered) >= MOST_OF_THEM * len(cohort.members)
+        for cohort in working
+    )
+    return HASTE if ready else PATIENCE
+
+
 def waits_for(state: SecureState) -> frozenset[ClientId]:
     """Return who owes a part."""
     working = state.working.values()
     return frozenset(client for cohort in working for client in cohort.owing)
-
-
-# ------------------------------------------------------------------ heavy work
-
-
-def prepare(state: SecureState) -> SecureState:
-    """Let cohorts begin, refine them, and when all have told their sums, rebuild.
-
-    Then the candidates are scored by the cohorts that may be asked once more.
-    """
-    if not state.hellos or not state.dirty:
-        return state
-    if len(state.hellos) != state.basis[1] and not _is_judging(state):
-        state = _rebuilt(state)
-    state = _opened(forsaken(_refined(state)))
-    if not state.working:
-        state = _judged(_rebuilt(state))
-    return replace(state, dirty=False, version=state.version + 1)
-
-
-def _is_judging(state: SecureState) -> bool:
-    """Whether a cohort is being asked about the candidates, which must not change."""
-    working = state.working.values()
-    return any(each.question and each.question.kind == SCORE for each in working)
-
-
-def _opened(state: SecureState) -> SecureState:
-    """Form cohorts from who waits, in order of arrival, of as many as can be."""
-    waiting = state.present()
-    wanted = state.params.cohort
-    if len(waiting) < (wanted or FEWEST):
-        return state
-    inner = _rebuilt(state).inner  # who has come since is in it
-    assert inner is not None
-    assert inner.seeds is not None
-    # Who would be left over, too few for a cohort, joins the others.
-    number = len(waiting) // wanted if wanted else -(-len(waiting) // MOST_MEMBERS)
-    first = Question(COUNT, (coarse(inner.seeds),))
-    begun = {
-        state.opened + i: Cohort(members, first, keyed=state.scheme.keyed)
-        for i, members in enumerate(_dealt(waiting, number, wanted))
-    }
-    taken = frozenset(waiting)
-    return replace(
-        state,
-        cohorts={**state.cohorts, **begun},
-        opened=state.opened + number,
-        waiting=tuple(client for client in state.waiting if client not in taken),
-    )
-
-
-def _dealt(
-    waiting: tuple[ClientId, ...], number: int, size: int | None
-) -> list[tuple[ClientId, ...]]:
-    """Cut a queue into so many pieces: of this size (the last one larger), or equal."""
-    n = len(waiting)
-    edges = [i * size if size else i * n // number for i in range(number)] + [n]
-    return [waiting[a:b] for a, b in zip(edges, edges[1:], strict=False)]
-
-
-def _refined(state: SecureState) -> SecureState:
-    """Ask the cohorts whose coarse sums are known about a finer partition."""
-    ready = {
-        number: cohort
-        for number, cohort in state.cohorts.items()
-        if cohort.question is None and len(cohort.partitions) == 1
-    }
-    every = [cohort.moments for cohort in ready.values() if cohort.moments]
-    if not every:
-        return state
-    n_rows = sum(int(each.counts.sum()) for each in every)
-    rng = server_rng(state.seed, REFINING, state.refined)
-    found = finer(every, n_rows, rng)
-    asked = {
-        number: cohort.put(Question(COUNT, (*cohort.partitions, partition)))
-        for (number, cohort), partition in zip(ready.items(), found, strict=True)
-    }
-    cohorts = {**state.cohorts, **asked}
-    return replace(state, cohorts=cohorts, refined=state.refined + 1)
-
-
-def _rebuilt(state: SecureState) -> SecureState:
-    """Build the default preset's state on the cohorts' cells and others' hellos."""
-    basis = (len(state.answered), len(state.hellos), state.total_rows())
-    if basis == state.basis:
-        return state
-    bags = list(state.answered.values())
-    cells = concatenate([nothing(state.n_features, 0), *bags])
-    rows = np.array([bag.counts.sum() for bag in bags], dtype=np.int64)
-    others, their_rows = state.hellos_of_others()
-    cells = concatenate([cells, _unexplained(others, cells)])
-    rows = np.concatenate([rows, their_rows])
-    params = replace(state.params, min_cell=1)
-    if bags:
-        seeds = params.n_seeds or FINER * params.seeds_for(state.total_rows())
-        params = replace(params, n_seeds=min(MOST_SEEDS, seeds))
-    everybody = Batch(np.arange(rows.shape[0]), cells, rows)
-    inner, _ = server.absorb_batch(ServerState(params, state.seed), everybody)
-    return replace(state, inner=rebuild.prepare(inner), basis=basis, scores={})
-
-
-def _unexplained(others: Cells, known: Cells) -> Cells:
-    """Return hellos' cells without those that reach as far as a known cell.
-
-    Such a cell lies where sums have told of rows already, or mixes some of these (its
-    rows are then as far from its mean as the nearest known cell, on average); one of a
-    cluster that no sum knows of is small beside its distance to all of them.
-    """
-    if not len(known) or not len(others):
-        return others
-    if len(known) * len(others) > rebuild.WORK:
-        known = condense_cells(known, rebuild.BULK)
-    _, squares = assign(others.means, known.means)
-    new = others.scatters / others.counts < SMALL_BESIDE * squares
-    assert others.offsets is not None
-    sizes = np.add.reduceat(np.append(new, 0), others.offsets[:-1])
-    columns = (others.counts[new], others.means[new], others.scatters[new])
-    return Cells(*columns, offsets_of(sizes))
-
-
-def _judged(state: SecureState) -> SecureState:
-    """Ask cohorts about the candidates, or take in what all of them have said."""
-    if not state.candidates:
-        return state
-    question = Question(
-        SCORE,
-        levels=tuple(
-            Level(level.centers, level.spreads, level.sizes, level.revision)
-            for level in state.candidates
-        ),
-    )
-    away = state.left | state.silent
-    asked = {
-        number: cohort.put(question)
-        for number, cohort in state.cohorts.items()
-        if number in state.answered
-        and number not in state.scores
-        and cohort.asked < state.params.passes
-        and away.isdisjoint(cohort.members)
-    }
-    if asked:
-        return replace(state, cohorts={**state.cohorts, **asked})
-    return with_scores(state)
 
 
 # ------------------------------------------------------------------ answering
@@ -420,10 +270,12 @@ def done(state: SecureState) -> bool:
 
 def result(state: SecureState) -> Clustering:
     """Return the best level on what is known so far."""
-    inner = _rebuilt(state).inner
+    inner = rebuilt(state).inner
     assert inner is not None
-    found = server.result(inner, len(state.answered), state.params.min_cell)
-    extra = {**found.extra, "summed": len(state.spoken)}
+    summed = len(state.spoken)
+    partly = summed < state.n_clients
+    found = server.result(inner, len(state.answered), state.params.min_cell, partly)
+    extra = {**found.extra, "summed": summed}
     note = " ".join(filter(None, (_note(state), found.note)))
     return replace(found, extra=extra, note=note)
 

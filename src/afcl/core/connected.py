@@ -4,25 +4,30 @@
 Cells are joined along the ways between them (:mod:`core.chains`). Where joining further
 becomes much dearer than joining has been so far, there are gaps, and what is left are
 clusters. The convex answer stays unless that tree is clearly better by one measure for
-both, a silhouette over ways; and "no clusters" stays unless the gaps, or hollows with
-few rows in them, leave no doubt. See docs/decisions/0043-connected-clusters.md.
+both, a silhouette over ways, or unless its clusters do not come back when the cells are
+resampled. There, and where there are "no clusters", gaps, or hollows with few rows in
+them, must leave no doubt. See docs/decisions/0043-connected-clusters.md and
+docs/decisions/0054-clusters-that-come-back.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
 from afcl.core.chains import Chains
 from afcl.core.condense import condense_cells
-from afcl.core.hollows import least_hollow
+from afcl.core.hollows import DEEPEST, Hollows
 from afcl.core.indices import CONFIRMED, parted
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Merge, PathLevel
+from afcl.core.stability import recovered, resampled
 from afcl.kernels import assign
 from afcl.registry import AUTO, CONNECTED, CONVEX, EITHER
 
@@ -45,15 +50,21 @@ BETTER, PARTED = 0.05, 1.2
 FAR_BETTER = 0.25
 #: or as many clusters, of other cells (by the Rand index), a little better, as parted.
 OTHERS, A_LITTLE_BETTER = 0.88, 0.02
-#: Where no convex clusters were found: parting and a share of the least hollow together
-#: are so much, and more by this over the root of the cells, since chance does more
-#: among few;
-DOUBTLESS, BY_CHANCE, OF_HOLLOW = 1.0, 3.0, 0.25
+#: Round clusters of which less comes back, on average, are cut where nothing parts;
+STRAYED = 0.9
+#: connected ones of which less comes back than of those, and than this, stay aside.
+LOOSE = 0.85
+#: Where no convex clusters were found, or strayed ones: parting and a share of the
+#: least hollow together are so much, and more by so many times what does not come back
+#: of a cluster;
+DOUBTLESS, OF_HOLLOW, AWAY = 1.0, 0.25, 3.0
 #: in no more columns than these: in more a few rows do not tell how dense it is.
 COLUMNS = 2
 #: Columns in which most rows lie in cells that tie (to this share of the range) have
 #: few values, such as levels of a category: the gaps between these part nothing.
 TIED, FEW_VALUES = 1e-4, 0.5
+#: Resamples of the cells, and how many cells these have.
+RESAMPLES, CELLS = 8, 512
 #: A cell is sparse if a row there is so many times as far from the next as usual.
 SPARSE = 3.0
 
@@ -117,14 +128,31 @@ class Connected:
 
 
 def connected(
-    bag: Cells, convex: PathLevel | None, params: DefaultParams
+    bag: Cells,
+    convex: PathLevel | None,
+    params: DefaultParams,
+    rng: np.random.Generator,
+    steady: float = 1.0,
 ) -> Connected | None:
     """Return connected clusters, None where the convex answer stays.
 
-    `convex` is that answer, None if no clusters were found. ``shape="connected"`` takes
-    what hangs together in any case, if there are :data:`FEWEST` cells; ``"auto"`` does
-    not look where an index or a granularity of the convex path was asked for, where a
-    column has few values, or below :data:`ENOUGH` cells.
+    ``shape="connected"`` takes what hangs together in any case, if there are
+    :data:`FEWEST` cells; ``"auto"`` does not look where an index or a granularity of
+    the convex path was asked for, where a column has few values, or below
+    :data:`ENOUGH` cells.
+
+    Parameters
+    ----------
+    bag
+        All cells.
+    convex
+        The convex answer, None if no clusters were found.
+    params
+        What was asked for.
+    rng
+        Draws resamples, where the choice rests on them.
+    steady
+        How much of a convex cluster comes back, on average.
     """
     own_wish = (params.criterion, params.granularity) != (AUTO, "auto")
     convex_wanted = params.shape == CONVEX or (params.shape == EITHER and own_wish)
@@ -133,14 +161,16 @@ def connected(
     if params.shape == EITHER and (len(bag) < ENOUGH or _has_few_values(bag)):
         return None
     chains = Chains.of(condense_cells(bag, MOST))
-    levels = _levels(chains, convex, params)
-    best = chosen(levels)
+    levels = levels_of(chains, convex, params)
+    hollows = cache(lambda: hollows_of(chains))
+    best = chosen(levels, hollows)
+    back = cache(lambda: _stabilities(chains.cells, best.labels, rng))
     reason = None
     if best.is_fair:
         reason = (
-            _doubtless(chains, best)
+            _unseen(best, hollows, back)
             if convex is None
-            else _better(chains, best, convex)
+            else _better(chains, best, convex, steady, hollows, back)
         )
     if params.shape == EITHER and reason is None:
         return None
@@ -169,7 +199,7 @@ def _has_few_values(bag: Cells) -> bool:
     return bool((shares > FEW_VALUES).any())
 
 
-def _levels(
+def levels_of(
     chains: Chains, convex: PathLevel | None, params: DefaultParams
 ) -> tuple[ConnectedLevel, ...]:
     """Return the levels of the tree that may be the answer."""
@@ -183,27 +213,68 @@ def _levels(
     return tuple(found)
 
 
-def chosen(levels: tuple[ConnectedLevel, ...]) -> ConnectedLevel:
-    """Return the finest level with gaps for certain; else the one with the largest."""
+def hollows_of(chains: Chains) -> Hollows | None:
+    """Return the hollows between cells, None where density cannot be told."""
+    return Hollows.of(chains) if chains.cells.means.shape[1] <= COLUMNS else None
+
+
+def chosen(
+    levels: tuple[ConnectedLevel, ...], hollows: Callable[[], Hollows | None]
+) -> ConnectedLevel:
+    """Return the finest level with gaps for certain; else the one with the largest.
+
+    Where no gaps stand out (and density can be told), the finest level whose clusters
+    nothing leads between, if there is one; where nothing leads anywhere, cells are too
+    small to tell.
+    """
     fair = [level for level in levels if level.is_fair] or levels
     certain = [level for level in fair if level.score >= CERTAIN]
     if certain:
         return certain[-1]
-    return max(fair, key=lambda level: (level.score, -level.k))
+    largest = max(fair, key=lambda level: (level.score, -level.k))
+    if largest.score > PARTED or (found := hollows()) is None:
+        return largest
+    apart = [level for level in fair if found.least(level.labels) >= DEEPEST]
+    return apart[-1] if apart and apart[-1] is not fair[-1] else largest
+
+
+def resamples(
+    cells: Cells, most: int, rng: np.random.Generator
+) -> Iterator[Chains | None]:
+    """Yield what hangs together among resampled cells, None where they are too few."""
+    bag = condense_cells(cells, most)
+    for _ in range(RESAMPLES):
+        drawn = resampled(bag, rng)
+        yield Chains.of(drawn) if len(drawn) >= FEWEST else None
+
+
+def came_back(cells: Cells, labels: Ints, chains: Chains, others: Ints) -> Floats:
+    """Return how much of every cluster comes back among a resample's labels."""
+    k, most = int(labels.max()) + 1, int(max(labels.max(), others.max())) + 1
+    nearest = others[assign(cells.means, chains.cells.means)[0]]
+    return recovered(cells.counts, labels, nearest, most)[:k]
+
+
+def _stabilities(cells: Cells, labels: Ints, rng: np.random.Generator) -> Floats:
+    """Return how much of every cluster comes back on average."""
+    k, back = int(labels.max()) + 1, []
+    for chains in resamples(cells, CELLS, rng):
+        if chains is not None:
+            back.append(came_back(cells, labels, chains, chains.labels(k)))
+    return np.mean(back, axis=0) if back else np.zeros(k)
 
 
 # ------------------------------------------------------------------ or convex
 
 
-def _doubtless(chains: Chains, level: ConnectedLevel) -> str | None:
+def _unseen(
+    level: ConnectedLevel,
+    hollows: Callable[[], Hollows | None],
+    back: Callable[[], Floats],
+) -> str | None:
     """Say why there are clusters although no convex ones were found, if there are."""
-    if level.score < CERTAIN:
-        if chains.cells.means.shape[1] > COLUMNS:
-            return None
-        hollow = least_hollow(chains, level.labels)
-        wanted = DOUBTLESS + BY_CHANCE / math.sqrt(len(chains.cells))
-        if level.score + OF_HOLLOW * hollow < wanted:
-            return None
+    if not _is_doubtless(level, hollows, back):
+        return None
     return (
         f"no round clusters part the rows, but {level.k} that hang together do: "
         f"joining them would cost {math.exp(level.score):.1f} times what joining has "
@@ -211,12 +282,39 @@ def _doubtless(chains: Chains, level: ConnectedLevel) -> str | None:
     )
 
 
-def _better(chains: Chains, level: ConnectedLevel, convex: PathLevel) -> str | None:
+def _is_doubtless(
+    level: ConnectedLevel,
+    hollows: Callable[[], Hollows | None],
+    back: Callable[[], Floats],
+) -> bool:
+    """Whether gaps or hollows leave no doubt, and the clusters come back."""
+    if level.score >= CERTAIN:
+        return True
+    if (found := hollows()) is None:
+        return False
+    seen = level.score + OF_HOLLOW * found.least(level.labels)
+    if seen < DOUBTLESS:
+        return False
+    return bool(seen >= DOUBTLESS + AWAY * (1 - back().min()))
+
+
+def _better(
+    chains: Chains,
+    level: ConnectedLevel,
+    convex: PathLevel,
+    steady: float,
+    hollows: Callable[[], Hollows | None],
+    back: Callable[[], Floats],
+) -> str | None:
     """Say why what hangs together is better than convex clusters, if it is.
 
-    Round clusters that rows have shown to be parted by valleys are not put together.
+    Round clusters that rows have shown to be parted by valleys are not put together,
+    unless they do not come back: then they are pieces of something long, and where the
+    valleys lie is chance.
     """
-    if level.k < convex.k and parted(convex) >= CONFIRMED:
+    fewer = level.k < convex.k
+    strayed = fewer and steady < STRAYED and back().mean() > steady
+    if fewer and parted(convex) >= CONFIRMED and not strayed:
         return None
     labels = assign(chains.cells.means, convex.centers)[0]
     used, labels = np.unique(labels, return_inverse=True)
@@ -230,12 +328,20 @@ def _better(chains: Chains, level: ConnectedLevel, convex: PathLevel) -> str | N
         and parting > PARTED
         and _rand_index(chains.cells.counts, level.labels, labels) < OTHERS
     )
-    if not better and not others:
+    if better or others:
+        if back().mean() < min(LOOSE, steady):
+            return None
+        return (
+            f"{level.k} clusters that hang together explain the cells better than "
+            f"{convex.k} round ones (silhouette along the ways between cells "
+            f"{after:.2f} against {before:.2f})"
+        )
+    if not strayed or not _is_doubtless(level, hollows, back):
         return None
     return (
-        f"{level.k} clusters that hang together explain the cells better than "
-        f"{convex.k} round ones (silhouette along the ways between cells {after:.2f} "
-        f"against {before:.2f})"
+        f"{level.k} clusters that hang together come back when the cells are resampled "
+        f"({back().mean():.0%} of a cluster on average), {convex.k} round "
+        f"ones do not ({steady:.0%})"
     )
 
 

@@ -8,9 +8,11 @@ the best pass from one to the other.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl._typing import Bools, Floats, Ints
 from afcl.core.chains import Chains, neighbours
 
 #: Cells whose spreads make a Gaussian's width, and how much wider it is.
@@ -29,23 +31,56 @@ NARROWEST = 1e-150
 BLOCK = 1 << 22
 
 
-def least_hollow(chains: Chains, labels: Ints) -> float:
-    """Return how deep the shallowest hollow between labelled clusters is."""
-    cells, k = chains.cells, int(labels.max()) + 1
-    widths = _widths(chains)
-    density = _log_density(chains, widths, cells.means)
-    linked = np.triu(neighbours(chains.squares, PASSES))
-    a, b = np.nonzero(linked & (labels[:, None] != labels))
-    lowest = np.minimum(density[a], density[b])
-    for share in BETWEEN:
-        on_the_way = (1 - share) * cells.means[a] + share * cells.means[b]
-        lowest = np.minimum(lowest, _log_density(chains, widths, on_the_way))
-    passes = np.full((k, k), -np.inf)
-    np.maximum.at(passes, (labels[a], labels[b]), lowest)
-    passes = np.maximum(passes, passes.T)
-    inside = np.array([_inside(chains, density, labels == c) for c in range(k)])
-    depths = np.minimum(inside[:, None], inside) - passes
-    return min(DEEPEST, float(depths[~np.eye(k, dtype=bool)].min()))
+@dataclass(frozen=True, slots=True)
+class Hollows:
+    """Passes between cells, of which each is as high as its lowest point.
+
+    Attributes
+    ----------
+    chains
+        The cells.
+    density
+        (m,), its logarithm at every cell, but for a constant.
+    ends
+        Two cells of every pass.
+    heights
+        The lowest logarithm of density on every pass.
+    """
+
+    chains: Chains
+    density: Floats
+    ends: tuple[Ints, Ints]
+    heights: Floats
+
+    @classmethod
+    def of(cls, chains: Chains) -> Hollows:
+        """Look how dense rows lie between neighbouring cells."""
+        means, widths = chains.cells.means, _widths(chains)
+        density = _log_density(chains, widths, means)
+        a, b = np.nonzero(np.triu(neighbours(chains.squares, PASSES)))
+        heights = np.minimum(density[a], density[b])
+        for share in BETWEEN:
+            on_the_way = (1 - share) * means[a] + share * means[b]
+            heights = np.minimum(heights, _log_density(chains, widths, on_the_way))
+        return cls(chains, density, (a, b), heights)
+
+    def least(self, labels: Ints) -> float:
+        """Return how deep the shallowest hollow between labelled clusters is."""
+        k = int(labels.max()) + 1
+        one, other = (labels[end] for end in self.ends)
+        passes = np.full((k, k), -np.inf)
+        np.maximum.at(passes, (one, other), self.heights)
+        passes = np.maximum(passes, passes.T)
+        inside = np.array([self._inside(labels == c) for c in range(k)])
+        depths = np.minimum(inside[:, None], inside) - passes
+        return min(DEEPEST, float(depths[~np.eye(k, dtype=bool)].min()))
+
+    def _inside(self, own: Bools) -> float:
+        """Return the density that counts as the inside of a cluster."""
+        order = np.argsort(self.density[own], kind="stable")
+        rows = np.cumsum(self.chains.cells.counts[own][order])
+        at = int(np.searchsorted(rows, INSIDE * rows[-1]))
+        return float(self.density[own][order][at])
 
 
 def _widths(chains: Chains) -> Floats:
@@ -73,11 +108,3 @@ def _log_density(chains: Chains, widths: Floats, points: Floats) -> Floats:
         highest = each.max(axis=1, keepdims=True)
         found[part] = highest[:, 0] + np.log(np.exp(each - highest).sum(axis=1))
     return found
-
-
-def _inside(chains: Chains, density: Floats, own: Ints) -> float:
-    """Return the density that counts as the inside of a cluster."""
-    order = np.argsort(density[own], kind="stable")
-    rows = np.cumsum(chains.cells.counts[own][order])
-    at = int(np.searchsorted(rows, INSIDE * rows[-1]))
-    return float(density[own][order][at])

@@ -85,7 +85,7 @@ class Answered:
         return cls(
             tuple(columns),
             box.unscale(centers),
-            _spreads(cells, labels, centers) * box.span,
+            spreads_of(cells, labels, centers) * box.span,
             clustering.sizes,
             box.span,
             cells.counts,
@@ -215,7 +215,7 @@ def succeeded(
     return found, tuple(changes)
 
 
-def _spreads(cells: Cells, labels: Ints, centers: Floats) -> Floats:
+def spreads_of(cells: Cells, labels: Ints, centers: Floats) -> Floats:
     """Return the root mean square distance from the centre, by cluster and column.
 
     What lies within a cell is known over all columns together, and is taken to be alike

@@ -317,6 +317,13 @@ class Method(Protocol[ParamsT, StateT]):
         """Act, for methods that think in rounds."""
         return state
 
+    def silent_round(self, state: StateT) -> StateT:
+        """Act on a simulated round to which nobody came, if that means anything.
+
+        Only where rounds are drawn: a live run is never silent, somebody is asked.
+        """
+        return state
+
     def waits_for(self, state: StateT) -> frozenset[ClientId]:
         """Return the clients without whose answer the method cannot go on.
 

@@ -18,9 +18,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
+from afcl.core.cohort import GroupMoments
 from afcl.core.messages import Cells
 from afcl.core.seeding import plus_plus
-from afcl.core.tasks import UNIT, Moments, Question, SeedPartition
+from afcl.core.tasks import UNIT, Question, SeedPartition
 from afcl.kernels import assign, join_seeds, lloyd
 
 #: Finer seeds, per square root of rows,
@@ -88,7 +89,7 @@ def without_few(
 
 def moments_from(
     question: Question, numbers: Ints, counted: Ints | None = None
-) -> Moments | None:
+) -> GroupMoments | None:
     """Return a cohort's groups from its summed numbers, None if they cannot be.
 
     `counted` are the rows at every seed (None: all are in the sums). Those that are in
@@ -122,7 +123,7 @@ def moments_from(
         if scatters.shape[1] < d:
             around = around.sum(axis=1, keepdims=True)
         means[empty], scatters[empty] = at[empty], around[empty] / EXPLAINED
-    return Moments(held, means, scatters, missing)
+    return GroupMoments(held, means, scatters, missing)
 
 
 def _at_seeds(
@@ -164,7 +165,7 @@ def _slack(counts: Floats, shifts: Floats) -> Floats:
 
 
 def finer(
-    every: Sequence[Moments], n_rows: int, rng: np.random.Generator
+    every: Sequence[GroupMoments], n_rows: int, rng: np.random.Generator
 ) -> list[SeedPartition]:
     """Return a finer partition for each of several cohorts.
 
@@ -185,7 +186,7 @@ def finer(
 
 
 def _pseudo_rows(
-    moments: Moments, most: int, rng: np.random.Generator
+    moments: GroupMoments, most: int, rng: np.random.Generator
 ) -> tuple[Floats, Ints, Floats]:
     """Draw rows as Gaussian groups would have them; return them, groups, weights."""
     counts = moments.counts

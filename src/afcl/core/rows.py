@@ -23,6 +23,8 @@ from afcl.parts import rows_in_a_part
 from afcl.scale import Box, Ranges
 
 T = TypeVar("T")
+#: Sums over a part of the rows, several arrays.
+Sums = TypeVar("Sums", bound=tuple[Floats, ...])
 
 
 class Rows(Protocol):
@@ -184,7 +186,11 @@ def tallied(
         spreads=spreads,
         sizes=sizes,
     )
-    parts = rows.map(work)
+    return added_up(rows.map(work))
+
+
+def added_up(parts: Iterator[Sums]) -> Sums:
+    """Return the sums over all parts, added in their order to those of the first."""
     whole = next(parts)
     for more in parts:
         for total, part in zip(whole, more, strict=True):

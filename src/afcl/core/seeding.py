@@ -64,24 +64,26 @@ def distinct(points: Floats) -> int:
     return int(np.unique(points, axis=0).shape[0])
 
 
-def merge_coincident(seeds: Floats, width: float) -> Floats:
-    """Keep the first of every group of seeds that coincide.
+def coincident(points: Floats, width: float) -> Ints:
+    """Return for every point the first of the group of points it coincides with.
 
-    Two seeds coincide when all their coordinates differ by less than `width`; groups
+    Two points coincide when all their coordinates differ by less than `width`; groups
     are the connected sets of such pairs.
     """
-    k = seeds.shape[0]
-    close = np.all(np.abs(seeds[:, None, :] - seeds[None, :, :]) < width, axis=2)
-    group = np.full(k, -1)
-    kept = []
-    for first in range(k):
+    group = np.full(points.shape[0], -1)
+    for first in range(points.shape[0]):
         if group[first] >= 0:
             continue
-        kept.append(first)
         frontier = [first]
         group[first] = first
         while frontier:
-            reached = np.flatnonzero(close[frontier.pop()] & (group < 0))
+            near = np.all(np.abs(points - points[frontier.pop()]) < width, axis=1)
+            reached = np.flatnonzero(near & (group < 0))
             group[reached] = first
             frontier.extend(int(i) for i in reached)
-    return seeds[kept]
+    return group
+
+
+def merge_coincident(seeds: Floats, width: float) -> Floats:
+    """Keep the first of every group of seeds that coincide."""
+    return seeds[np.unique(coincident(seeds, width))]

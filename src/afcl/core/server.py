@@ -16,6 +16,7 @@ import numpy as np
 from afcl._typing import AnyArray, ClientId, Floats, Ints
 from afcl.core import rebuild
 from afcl.core.budget import within_budget
+from afcl.core.cell_valleys import carried_over
 from afcl.core.cells import exchange, nothing
 from afcl.core.checks import check_hello, check_update
 from afcl.core.condense import condense_cells
@@ -256,8 +257,31 @@ def waits_for(state: ServerState) -> frozenset[ClientId]:
 
 
 def prepare(state: ServerState) -> ServerState:
-    """Do the heavy work that was put off."""
-    return rebuild.prepare(state)
+    """Do the heavy work that was put off.
+
+    Candidates of a new build that nobody will be asked about keep the valleys that rows
+    have shown between the same clusters before.
+    """
+    ready = rebuild.prepare(state)
+    if ready.version == state.version or not done(ready):
+        return ready
+    candidates = carried_over(ready.candidates, _counted(state))
+    return replace(ready, candidates=candidates)
+
+
+def _counted(state: ServerState) -> tuple[PathLevel, ...]:
+    """Return the candidates with the valleys that were replied last, if any were.
+
+    A build forgets replies, also those that have come since the last one.
+    """
+    replied = [
+        state.replied_valleys(position, level.k)
+        for position, level in enumerate(state.candidates)
+    ]
+    return tuple(
+        replace(level, valleys=valleys) if len(valleys) else level
+        for level, valleys in zip(state.candidates, replied, strict=True)
+    )
 
 
 def broadcast(state: ServerState) -> Broadcast:
@@ -286,12 +310,16 @@ def chosen(state: ServerState) -> PathLevel:
 
 
 def result(
-    state: ServerState, summed: int = 0, smallest: int | None = None
+    state: ServerState,
+    summed: int = 0,
+    smallest: int | None = None,
+    partly: bool = False,
 ) -> Clustering:
     """R7: the answer so far and the path, candidates with their newest figures.
 
     The first `summed` of the clients are not one site each but sums over several;
-    `smallest` is the smallest cell, if the parameters' is another one.
+    `smallest` is the smallest cell, if the parameters' is another one; `partly`:
+    of some sites there should be sums, and are none.
     """
     best = chosen(state)
     path = {level.k: level for level in state.levels}
@@ -299,9 +327,11 @@ def result(
         path[state.candidates[i].k] = state.candidates[i]
     path[best.k] = best
     levels = [path[k] for k in sorted(path)]
-    level, trust = judged(state, best, levels)
+    level, trust = judged(state, best, levels, partly)
     if state.params.shape != CONVEX:
-        found = connected(state.bag(), level, state.params)
+        rng = server_rng(state.seed, BELIEVING, 0)
+        steady = float(np.mean(trust.stabilities))
+        found = connected(state.bag(), level, state.params, rng, steady)
         if found is not None:
             return _connected(state, found, trust, summed, smallest)
     level = level or rebuild.one_cluster(state.bag())
@@ -376,6 +406,7 @@ def _ordered(level: PathLevel) -> PathLevel:
 def progress(state: ServerState) -> Diagnostics:
     """Return k so far, its moment silhouette, the seeds and how far they moved.
 
+    `path` has every k with its silhouette, `centers` and `sizes` the clusters so far.
     `condensed` is there once cells were: the number of clients whose they were.
     """
     best = chosen(state)
@@ -386,6 +417,9 @@ def progress(state: ServerState) -> Diagnostics:
         "movement": state.movement,
         "candidates": [level.k for level in state.candidates],
         "seeds": state.seeds,
+        "path": [[level.k, level.scores["silhouette"]] for level in state.levels],
+        "centers": best.centers,
+        "sizes": np.rint(best.sizes).astype(np.int64),
         **_condensed(state),
     }
 

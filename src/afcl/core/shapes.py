@@ -10,26 +10,33 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.cells import pool
-from afcl.core.condense import condense_cells
-from afcl.core.connected import Connected, ConnectedLevel, connected
+from afcl.core.connected import (
+    Connected,
+    ConnectedLevel,
+    came_back,
+    chosen,
+    hollows_of,
+    levels_of,
+    resamples,
+)
 from afcl.core.indices import Partition, scores_of
 from afcl.core.messages import Cells, Places
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Clustering, PathLevel, Trust
-from afcl.core.stability import recovered, resampled
 from afcl.kernels import assign, squared_distances
 from afcl.registry import CONNECTED, CONVEX
 from afcl.reliance import CLUSTERS, NO_CLUSTERS
 
 #: Stands for the owner of a cell that tells of several sites.
 SEVERAL = -1
-#: Resamples of the cells, and how many cells these have.
-RESAMPLES, CELLS = 8, 256
+#: Cells of a resample.
+CELLS = 256
 
 
 def path_of(found: Connected) -> tuple[PathLevel, ...]:
@@ -39,16 +46,18 @@ def path_of(found: Connected) -> tuple[PathLevel, ...]:
 
 def _as_level(cells: Cells, level: ConnectedLevel) -> PathLevel:
     counts, means, scatters = pool(cells, level.labels, level.k)
-    silhouettes = _silhouettes(cells, level.labels, counts, means, scatters)
-    scores = scores_of(Partition(counts, means, scatters, *silhouettes))
+    found = cell_silhouettes(cells, level.labels, counts, means, scatters)
+    weights = cells.counts / cells.counts.sum()
+    moment, simplified = (float(weights @ values) for values in found)
+    scores = scores_of(Partition(counts, means, scatters, moment, simplified))
     scores[CONNECTED] = level.score
     return PathLevel(level.k, means, counts, scores)
 
 
-def _silhouettes(
+def cell_silhouettes(
     cells: Cells, labels: Ints, counts: Floats, means: Floats, scatters: Floats
-) -> tuple[float, float]:
-    """Return moment and simplified silhouette, of clusters as they are labelled."""
+) -> tuple[Floats, Floats]:
+    """Return moment and simplified silhouette of every cell, clusters as labelled."""
     every, own = np.arange(len(cells)), labels
     spreads, variances = scatters / counts, cells.scatters / cells.counts
     squares = squared_distances(cells.means, means)
@@ -57,10 +66,7 @@ def _silhouettes(
     squares[every, own] = np.inf
     outside = np.sqrt((squares + spreads).min(axis=1) + variances)
     farther = np.sqrt(squares.min(axis=1) + variances)
-    moment = _contrast(inside, outside)
-    simplified = _contrast(np.sqrt(near), farther)
-    weights = cells.counts / cells.counts.sum()
-    return float(weights @ moment), float(weights @ simplified)
+    return _contrast(inside, outside), _contrast(np.sqrt(near), farther)
 
 
 def _contrast(inside: Floats, outside: Floats) -> Floats:
@@ -118,18 +124,15 @@ def believed(
     if trust.verdict == NO_CLUSTERS and found.seen:
         trust = replace(trust, verdict=CLUSTERS, gain=None)
     k = int(found.labels.max()) + 1
-    bag, always = condense_cells(found.cells, CELLS), replace(params, shape=CONNECTED)
     ks, back = [], []
-    for _ in range(RESAMPLES):
-        again = connected(resampled(bag, rng), None, always)
-        if again is None:
+    for chains in resamples(found.cells, CELLS, rng):
+        if chains is None:
             ks.append(1)
             continue
-        ks.append(int(again.labels.max()) + 1)
-        level = min(again.levels, key=lambda level: abs(level.k - k))
-        others = level.labels[assign(found.cells.means, again.cells.means)[0]]
-        most = max(k, level.k)
-        back.append(recovered(found.cells.counts, found.labels, others, most)[:k])
+        levels = levels_of(chains, None, params)
+        ks.append(chosen(levels, partial(hollows_of, chains)).k)
+        others = min(levels, key=lambda level: abs(level.k - k)).labels
+        back.append(came_back(found.cells, found.labels, chains, others))
     counted = Counter(ks)
     shares = tuple((each, counted[each] / len(ks)) for each in sorted(counted))
     stabilities = np.mean(back, axis=0) if back else np.zeros(k)

@@ -97,7 +97,9 @@ def gain_by_rows(bag: Cells, candidates: Sequence[PathLevel]) -> tuple[float, fl
         return -np.inf, 0.0
     likely = goodness(candidates, "free_bic")
     best = int(np.argmax(likely))
-    more = likely[best] - _one(_Moments.of(bag))
+    # Rows of a first message that sums explain are scored, and in no cell of the bag.
+    share = bag.counts.sum() / candidates[best].sizes.sum()
+    more = likely[best] * share - _one(_Moments.of(bag))
     return float(more / bag.counts.sum()), parted(candidates[best])
 
 

@@ -106,7 +106,10 @@ class _Resamples:
 
 
 def judged(
-    state: ServerState, best: PathLevel, path: Sequence[PathLevel]
+    state: ServerState,
+    best: PathLevel,
+    path: Sequence[PathLevel],
+    partly: bool = False,
 ) -> tuple[PathLevel | None, Trust]:
     """Return the answer, None for a single cluster, and how far to believe it.
 
@@ -118,6 +121,9 @@ def judged(
         The level that the rule has chosen.
     path
         Every level in increasing k, candidates as the rows have scored them.
+    partly
+        Whether some rows are known by coarse first messages only: that no clusters are
+        seen then does not show that there are none.
     """
     if best.k < 2:
         return None, Trust(NO_CLUSTERS, None, 1.0, ((1, 1.0),), (1.0,), (1,))
@@ -126,7 +132,7 @@ def judged(
     reach = min(state.most, max([TIMES * best.k + MORE, *far]))
     bag = condense_cells(state.bag(), max(CELLS, CELLS_PER_LEVEL * reach))
     evidence = _evidence(bag, reach, state.candidates, rng)
-    found = _verdict(state, best.k, evidence)
+    found = _verdict(state, best.k, evidence, partly)
     levels = [level for level in path if level.k <= reach]
     peaks = _peaks(levels, best.k)
     came = _resampled(state, bag, reach, evidence, levels, rng)
@@ -147,12 +153,15 @@ def _evidence(
     return _Evidence(gain, by_rows, valleys, clouds)
 
 
-def _verdict(state: ServerState, k: int, evidence: _Evidence) -> str:
+def _verdict(
+    state: ServerState, k: int, evidence: _Evidence, partly: bool = False
+) -> str:
     """Say whether there are clusters; where cells mix or are noise, only if so."""
     found = evidence.verdict(evidence.gain)
     if _too_mixed(state, k):
         return UNCLEAR
-    return UNCLEAR if found == NO_CLUSTERS and state.params.noisy else found
+    blurred = partly or state.params.noisy
+    return UNCLEAR if found == NO_CLUSTERS and blurred else found
 
 
 def _too_mixed(state: ServerState, k: int) -> bool:

@@ -22,7 +22,7 @@ CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ColumnRequest:
     """What is asked of the columns.
 
     Attributes
@@ -44,8 +44,8 @@ class Asked:
 
 
 def matched(
-    sites: Sequence[SiteFiles], asked: Asked
-) -> tuple[list[SiteFiles], Asked, list[str]]:
+    sites: Sequence[SiteFiles], asked: ColumnRequest
+) -> tuple[list[SiteFiles], ColumnRequest, list[str]]:
     """Give columns that are spelt differently one name: that which comes first.
 
     Spellings that are asked for come before those of the files.
@@ -53,7 +53,7 @@ def matched(
     Returns
     -------
     sites : list of SiteFiles
-    asked : Asked
+    asked : ColumnRequest
         With the names that columns go by.
     notes : list of str
         What was taken for what.
@@ -101,7 +101,7 @@ def _said(file: DataFile) -> list[str]:
 
 
 def common_columns(
-    sites: Sequence[SiteFiles], asked: Asked
+    sites: Sequence[SiteFiles], asked: ColumnRequest
 ) -> tuple[tuple[str, ...], list[str]]:
     """Return the columns to use, and notes on those that not every site has."""
     _check_asked(sites, asked)
@@ -144,7 +144,7 @@ class LacksColumn(InputError):
         self.has = listed(site.columns)
 
 
-def _check_asked(sites: Sequence[SiteFiles], asked: Asked) -> None:
+def _check_asked(sites: Sequence[SiteFiles], asked: ColumnRequest) -> None:
     """Refuse names that the files do not know."""
     by_option = [("--columns", name) for name in asked.columns if asked.everywhere]
     if asked.id_column is not None:

@@ -11,14 +11,14 @@ import os
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar, cast
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from afcl._typing import Bools
 from afcl.data.categories import categories_in, own_categories
 from afcl.data.cells import NotNumbers, OddCell, described
-from afcl.data.columns import Asked, common_columns, matched
+from afcl.data.columns import ColumnRequest, common_columns, matched
 from afcl.data.dialect import UNKNOWN, Dialect, nothing_in
 from afcl.data.errors import EXCEL, PARQUET, ending, fail, listed
 from afcl.data.features import Embedding, Feature, ordered_feature
@@ -214,7 +214,7 @@ def open_sites(
     dialect = dialect.checked()
     looked_at = [site_files(path, dialect) for path in paths]
     wanted = tuple(columns or ()) if embedding is None else embedding.columns
-    asked = Asked(wanted, tuple(drop), id_column, missing not in KEEPING)
+    asked = ColumnRequest(wanted, tuple(drop), id_column, missing not in KEEPING)
     sites, asked, notes = matched(looked_at, asked)
     for site in sites:
         site.check()
@@ -234,17 +234,15 @@ def open_sites(
             for name, site in zip(names, sites, strict=True)
         )
 
+    declared = _declared(common, asked.drop, categories, ordinal, dates)
+
     def settle(odd: Sequence[OddCell]) -> Embedding:
         if numeric_only:
-            known = {*dates, *ordered}
-            left, said = _without([c for c in odd if c.column not in known], common)
-            settled = Embedding(left, tuple(ordered.values()), tuple(dates))
+            settled, said = declared.numbers_only(common, odd)
         elif meeting:
-            own = (declared, dates, least)
-            settled, said = own_categories(sites[0], common, odd, *own)
+            settled, said = declared.of_one(sites[0], common, odd, least)
         else:
-            given = (declared, ordered, dates, least)
-            settled, said = categories_in(sites, common, odd, *given)
+            settled, said = declared.of_all(sites, common, odd, least)
         if settled.features and meeting and stream:
             raise fail(
                 f"categories ({listed([each.name for each in settled.features])}) need "
@@ -253,20 +251,8 @@ def open_sites(
         notes.extend(said)
         return settled
 
-    # What is left out today may be declared in a settings file all the same.
-    gone = {name_key(name) for name in asked.drop}
-    days = [name for name in dates if name_key(name) not in gone]
-    dates = tuple(in_use("--date", name, common) for name in days)
-    declared = by_column("--category", _of_use(categories, gone), common)
-    ordered = {
-        name: ordered_feature("--ordinal", name, given)
-        for name, given in by_column(
-            "--ordinal", _of_use(ordinal, gone), common
-        ).items()
-    }
-    _once({"--category": declared, "--date": dates, "--ordinal": ordered})
-    settled = embedding or Embedding(common, (), tuple(dates))
-    if (declared or ordered) and embedding is None:
+    settled = embedding or Embedding(common, (), declared.dates)
+    if (declared.categories or declared.ordered) and embedding is None:
         settled = settle(odd_columns(sites, common))
     try:
         tables = read_all(settled)
@@ -278,6 +264,65 @@ def open_sites(
         tables = read_all(settled)
     notes += [note for table in tables for note in table.notes]
     return Sites(tables, tuple(notes), settled.features, settled.dates)
+
+
+class _Declared(NamedTuple):
+    """What is declared of columns, by the names that these have in the files."""
+
+    categories: Mapping[str, tuple[str, ...]]
+    ordered: Mapping[str, Feature]
+    dates: tuple[str, ...]
+
+    def numbers_only(
+        self, common: tuple[str, ...], odd: Sequence[OddCell]
+    ) -> tuple[Embedding, list[str]]:
+        """Leave out columns of texts, but for those that are declared."""
+        known = {*self.dates, *self.ordered}
+        left, said = _without([c for c in odd if c.column not in known], common)
+        return Embedding(left, tuple(self.ordered.values()), self.dates), said
+
+    def of_one(
+        self,
+        site: SiteFiles,
+        common: tuple[str, ...],
+        odd: Sequence[OddCell],
+        least: int,
+    ) -> tuple[Embedding, list[str]]:
+        """Settle what one site knows alone; the levels are agreed on later."""
+        return own_categories(site, common, odd, self.categories, self.dates, least)
+
+    def of_all(
+        self,
+        sites: Sequence[SiteFiles],
+        common: tuple[str, ...],
+        odd: Sequence[OddCell],
+        least: int,
+    ) -> tuple[Embedding, list[str]]:
+        """Settle the categories of all sites."""
+        given = (self.categories, self.ordered, self.dates, least)
+        return categories_in(sites, common, odd, *given)
+
+
+def _declared(
+    common: tuple[str, ...],
+    drop: Sequence[str],
+    categories: Mapping[str, Sequence[str]] | None,
+    ordinal: Mapping[str, Sequence[str]] | None,
+    dates: Sequence[str],
+) -> _Declared:
+    """Match what is declared with the columns there are; each is declared once."""
+    # What is left out today may be declared in a settings file all the same.
+    gone = {name_key(name) for name in drop}
+    days = [name for name in dates if name_key(name) not in gone]
+    dates = tuple(in_use("--date", name, common) for name in days)
+    declared = by_column("--category", _of_use(categories, gone), common)
+    in_order = by_column("--ordinal", _of_use(ordinal, gone), common)
+    ordered = {
+        name: ordered_feature("--ordinal", name, given)
+        for name, given in in_order.items()
+    }
+    _once({"--category": declared, "--date": dates, "--ordinal": ordered})
+    return _Declared(declared, ordered, dates)
 
 
 def _of_use(

@@ -9,5 +9,6 @@ from __future__ import annotations
 from afcl.estimators.afcl import AFCL
 from afcl.estimators.kpath import KPath
 from afcl.estimators.method import MethodClusterer, make_method
+from afcl.estimators.profiles import ClusterProfiles
 
-__all__ = ["AFCL", "KPath", "MethodClusterer", "make_method"]
+__all__ = ["AFCL", "ClusterProfiles", "KPath", "MethodClusterer", "make_method"]

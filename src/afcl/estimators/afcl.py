@@ -133,6 +133,11 @@ class AFCL(FederatedClusterer):
         How far the rows of a cluster spread around its centre in every column (root
         mean square, in the units of the data), as the server's cells tell it; None
         where the server hears none.
+    cluster_profiles_ : sequence of ClusterProfile
+        Why every cluster is one: spreads, the columns that set it apart, the nearest
+        other cluster, silhouette, stability, a short rule, the sites that hold it, and
+        all of it in words (`in_words`); `to_frame()` has it as a table. Empty where the
+        server hears no cells. See docs/how-to/why-this-cluster.md.
     cluster_sizes_ : ndarray of shape (n_clusters_,)
         Rows in every cluster, or what they weigh.
     center_columns_ : ndarray of str

@@ -41,9 +41,15 @@ from afcl.methods.presets import at_default_level
 from afcl.runtime.arrays import AUTO, brought_back, in_place, moved
 from afcl.runtime.coordinator import Spec
 from afcl.runtime.progress import progress
-from afcl.runtime.results import describe_features, describe_simulated
+from afcl.runtime.results import describe_simulated
 from afcl.runtime.schedule import as_schedule
-from afcl.runtime.simulate import Outcome, rows_that_speak, simulate, too_small
+from afcl.runtime.simulate import (
+    LABEL,
+    Outcome,
+    rows_that_speak,
+    simulate,
+    too_small,
+)
 from afcl.scale import Box
 from afcl.trace import Trace
 
@@ -163,7 +169,7 @@ class FederatedClusterer(
             groups = [np.repeat(own, weights[own]) for own in groups]
         outcome = self._run([rows_at(rows, index) for index in groups], names)
         self._fit_rows = [rows]
-        self.labels_ = np.full(rows.shape[0], -1, dtype=np.int64)
+        self.labels_ = np.full(rows.shape[0], -1, dtype=LABEL)
         for index, labels in zip(groups, outcome.labels, strict=True):
             self.labels_[index] = labels
         if weights is not None and (silent := kept & (weights == 0)).any():
@@ -250,7 +256,7 @@ class FederatedClusterer(
         ends = np.cumsum([mask.shape[0] for mask in masks])
         self.labels_ = outcome.joined_labels
         if self.labels_.shape[0] < ends[-1]:  # rows were dropped
-            self.labels_ = np.full(ends[-1], -1, dtype=np.int64)
+            self.labels_ = np.full(ends[-1], -1, dtype=LABEL)
             self.labels_[np.concatenate(masks)] = outcome.joined_labels
         self.client_labels_ = np.split(self.labels_, ends[:-1])
         return self
@@ -396,10 +402,8 @@ class FederatedClusterer(
         columns = [str(name) for name in self.center_columns_]
         asked = {"privacy": self.privacy_ or "rival", "min_cell": self._least()}
         parameters = {"seed": self._seed, **storage.plain_params(self), **asked}
-        result = describe_simulated(outcome, names, columns, parameters)
         features = () if self._embedding is None else self._embedding.features
-        result["features"] = describe_features(features, result)
-        return result
+        return describe_simulated(outcome, names, columns, parameters, features)
 
     def _fitted(self, clustering: Clustering, raw: Clustering, rank: Ints) -> None:
         self.n_clusters_ = clustering.k

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from afcl.estimators import storage
 from afcl.estimators.pages import write_page
+from afcl.estimators.profiles import ClusterProfiles
 from afcl.export import Format, write_export
 
 if TYPE_CHECKING:
@@ -62,6 +63,12 @@ class Keeping:
         return cast(
             Self, storage.load(cast("type[FederatedClusterer]", cls), Path(path))
         )
+
+    @property
+    def cluster_profiles_(self) -> ClusterProfiles:
+        """Why every cluster is one; see :class:`afcl.AFCL`."""
+        check_is_fitted(self, "n_clusters_")
+        return ClusterProfiles.of(self._result)
 
     def report(self, path: Path | str) -> Path:
         """Write the answer as one page that opens without a network.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -13,6 +13,19 @@ from afcl._typing import Floats, Ints
 from afcl.core.protocol import PathLevel
 from afcl.exceptions import InputError
 from afcl.scale import Box
+
+
+def frame_of(columns: Mapping[str, Any], kind: str) -> Any:
+    """Return columns as a frame of Polars or pandas."""
+    if kind == "polars":
+        import polars
+
+        return polars.DataFrame(columns)
+    if kind == "pandas":
+        import pandas
+
+        return pandas.DataFrame(columns)
+    raise InputError(f"kind={kind!r} is unknown: give 'polars' or 'pandas'")
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,16 +75,7 @@ class KPath:
         frame : DataFrame
             The columns are `k` and the names of the indices.
         """
-        columns = {"k": self.k, **self.scores}
-        if kind == "polars":
-            import polars
-
-            return polars.DataFrame(columns)
-        if kind == "pandas":
-            import pandas
-
-            return pandas.DataFrame(columns)
-        raise InputError(f"kind={kind!r} is unknown: give 'polars' or 'pandas'")
+        return frame_of({"k": self.k, **self.scores}, kind)
 
     def __repr__(self) -> str:
         """Say it in one line; :meth:`to_frame` has it all."""

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Ints
-from afcl.core.cohort_answers import numbers_for
 from afcl.core.messages import payload, refuse_unless
 from afcl.core.params import DefaultParams
 from afcl.core.tasks import (
@@ -149,7 +148,7 @@ def _give_part(
     own = (held.cohort, held.public) == (_name(task), _digest(task.public))
     refuse_unless(task.place > 0 or own, "this client has made another key")
     asked = remember(held.asked, task, digest(task), params)
-    own_numbers = numbers_for(task.question, sealed.rows, params.threshold)
+    own_numbers = sealed.numbers_for(task.question, params.threshold)
     values = ckks.encrypt(task.public, own_numbers)
     return values, replace(held, asked=asked)
 
@@ -177,7 +176,7 @@ def _open(
         note in held.opened or not any(each.startswith(name) for each in held.opened),
         "another sum was opened for the same question",
     )
-    own = numbers_for(task.question, sealed.rows, threshold)
+    own = sealed.numbers_for(task.question, threshold)
     context = _own_context(sealed, held)
     numbers = ckks.decrypt(context, task.total, own.shape[0])
     if numbers is None or not _may_be_shown(numbers, own, task.question, threshold):

@@ -18,14 +18,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from afcl._typing import AnyArray, Bools, Ints
 from afcl.core.checks import check_question
-from afcl.core.cohort_answers import View, numbers_for
+from afcl.core.cohort_answers import SeedSums, View, numbers_for
 from afcl.core.messages import Cells, Level, payload, refuse_unless
 from afcl.core.params import DefaultParams
 from afcl.core.tasks import (
@@ -62,6 +62,8 @@ class Sealed:
     plain
         Whether its parts are not masked: in a simulation, where nobody is there to
         hide them from.
+    known
+        What it need not read its rows again for.
     """
 
     rows: View
@@ -69,6 +71,11 @@ class Sealed:
     secret: bytes
     public: str
     plain: bool = False
+    known: SeedSums = field(default_factory=SeedSums, repr=False, compare=False)
+
+    def numbers_for(self, question: Question, threshold: Threshold) -> Ints:
+        """Return its own numbers, before they are masked."""
+        return numbers_for(question, self.rows, threshold, self.known)
 
 
 @payload
@@ -199,7 +206,7 @@ def answer(
         check_evidence(task, sealed, asked, params.threshold)
     remembered = remember(asked, task, digest(task), params)
     if sealed.plain:
-        own = numbers_for(task.question, sealed.rows, params.threshold)
+        own = sealed.numbers_for(task.question, params.threshold)
         return Part(task.cohort, task.phase, own), remembered
     values, tags = _masked(task, sealed, params.threshold), None
     if task.question.kind == PRESENCE:
@@ -209,7 +216,7 @@ def answer(
 
 def _masked(task: Task, sealed: Sealed, threshold: Threshold) -> Ints:
     """Return a member's own numbers under its masks."""
-    own = numbers_for(task.question, sealed.rows, threshold)
+    own = sealed.numbers_for(task.question, threshold)
     hidden = mask(sealed.secret, task.place, task.keys, digest(task), own.shape[0])
     return (own.view(np.uint64) + hidden.view(np.uint64)).view(np.int64)
 

@@ -95,7 +95,7 @@ class Protection:
         return Update(client.reply(view, payload, self.params)), memory
 
 
-class Summary(Protection):
+class PlainSummary(Protection):
     """The level `summary` itself; what departs from it says what it goes with."""
 
     goes_with_secure = True

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from afcl.core.client import rows_in
-from afcl.core.cohorts import FEWEST, MOST_MEMBERS
+from afcl.core.cohort_losses import FEWEST
+from afcl.core.cohort_rebuild import MOST_MEMBERS
 from afcl.core.messages import Addressed, Cells, Hello, Update
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Keep, Requirements, keep_nothing

@@ -16,7 +16,7 @@ from afcl._typing import Ints
 from afcl.core.array_rows import ArrayRows
 from afcl.exceptions import InputError
 from afcl.kernels.arrays import PRECISIONS, ArrayPasses, in_one_line
-from afcl.runtime.simulate import LabelParts, Outcome
+from afcl.runtime.simulate import LABEL, LabelParts, Outcome
 from afcl.scale import Box, Ranges
 
 #: What DLPack calls main memory.
@@ -168,7 +168,7 @@ def check_device(tables: Sequence[Any], device: str) -> None:
 def brought_back(outcome: Outcome) -> Outcome:
     """Return the outcome with all labels in main memory, as of tables that are."""
     labels = tuple(_told(each) for each in outcome.labels)
-    joined = np.concatenate([np.empty(0, dtype=np.int64), *labels])
+    joined = np.concatenate([np.empty(0, dtype=LABEL), *labels])
     return replace(outcome, labels=labels, joined_labels=joined)
 
 
@@ -176,4 +176,5 @@ def _told(labels: Any) -> Ints:
     if not isinstance(labels, LabelParts):
         own: Ints = labels
         return own
-    return np.concatenate(list(labels))
+    told: Ints = np.concatenate(list(labels)).astype(LABEL, copy=False)
+    return told

@@ -17,12 +17,13 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.batch import Tables, cohort_sums, condense, reply
+from afcl.core.cell_checks import HIGH, LARGEST, LOW
 from afcl.core.cells import concatenate
-from afcl.core.checks import HIGH, LARGEST, LOW
 from afcl.core.client import SEEDING_SAMPLE
+from afcl.core.cohort import Cohort
 from afcl.core.messages import Batch, Plan
 from afcl.core.params import DefaultParams
-from afcl.core.tasks import PRESENCE, Cohort, Parts
+from afcl.core.tasks import PRESENCE, Parts
 from afcl.kernels import BLOCK
 from afcl.kernels.threads import workers
 from afcl.methods.afcl import Afcl
@@ -32,9 +33,9 @@ from afcl.privacy.levels import MASKS, PLAIN, parse_level
 from afcl.privacy.masks import MOST_PRESENT
 from afcl.privacy.secure import on_grid
 from afcl.runtime.agreement import Settled, agreed_box
-from afcl.runtime.coordinator import Spec
 from afcl.runtime.message_sizes import Sizes, hello_sizes, part_sizes, summary_sizes
 from afcl.runtime.schedule import Rounds, Schedule
+from afcl.runtime.spec import Spec
 from afcl.scale import Box, Ranges, supported_box
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ class Threads:
         self._pool.shutdown()
 
 
-class Answers(NamedTuple):
+class BatchAnswers(NamedTuple):
     """A batch, and the sizes of the messages that it stands for.
 
     `refused` are clients that were asked for too many different sums.
@@ -153,7 +154,7 @@ class SiteBatch:
         """Whether members would show each other who they are, behind their masks."""
         return self._level.secure and self._level.scheme == MASKS
 
-    def hellos(self) -> Answers:
+    def hellos(self) -> BatchAnswers:
         """Return everybody's hello."""
         everybody = np.arange(len(self))
         params, seed, tables = self._params, self._seed, self.tables
@@ -168,7 +169,7 @@ class SiteBatch:
         if self._level.secure:
             cells = replace(on_grid(cells), offsets=cells.offsets)
         sizes = hello_sizes(cells, self.sizes, keyed=self._level.secure)
-        return Answers(Batch(everybody, cells, rows=self.sizes), sizes, NOBODY)
+        return BatchAnswers(Batch(everybody, cells, rows=self.sizes), sizes, NOBODY)
 
     # ------------------------------------------------------------------ steps
 
@@ -180,18 +181,20 @@ class SiteBatch:
         flat = [client for clients in owing for client in clients]
         return np.sort(np.array(flat, dtype=np.int64))
 
-    def answer(self, version: int, payload: Any, group: Any, clients: Ints) -> Answers:
+    def answer(
+        self, version: int, payload: Any, group: Any, clients: Ints
+    ) -> BatchAnswers:
         """Return the answers of these sites, which are among those wanted."""
         if isinstance(payload, Plan):
             params, threads = self._params, self._threads
             summary = reply(self.tables, clients, payload, params, threads)
             batch = Batch(clients, summary, version=version)
-            return Answers(batch, summary_sizes(summary), NOBODY)
+            return BatchAnswers(batch, summary_sizes(summary), NOBODY)
         return self._parts(version, group, clients)
 
     def _parts(
         self, version: int, group: Mapping[int, Cohort], clients: Ints
-    ) -> Answers:
+    ) -> BatchAnswers:
         """Return the sum of the parts of those who answer, for every cohort.
 
         Cohorts come in the order in which their last members speak. Who has been asked
@@ -232,7 +235,7 @@ class SiteBatch:
             np.repeat(each.array_bytes, repeats)[order],
         )
         batch = Batch(who[order], parts, version=version)
-        return Answers(batch, sizes, np.array(sorted(refused), dtype=np.int64))
+        return BatchAnswers(batch, sizes, np.array(sorted(refused), dtype=np.int64))
 
 
 # ------------------------------------------------------------------ what fits

@@ -21,12 +21,13 @@ from afcl.core.protocol import SCHEDULE
 from afcl.core.terms import AskHello, AskStep
 from afcl.methods.afcl import Afcl
 from afcl.runtime.agreement import Agreement, AgreementRequest, Say, notes_on
-from afcl.runtime.batch import Answers, SiteBatch
+from afcl.runtime.batch import BatchAnswers, SiteBatch
 from afcl.runtime.codec import encode
-from afcl.runtime.coordinator import Coordinator, Spec, Tally
+from afcl.runtime.coordinator import Coordinator
 from afcl.runtime.message_sizes import digits, task_sizes
 from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import PART, PROBABILITY, Bound, Rounds
+from afcl.runtime.spec import Spec, Tally
 from afcl.runtime.transport import Failure, Reply, Ticket
 from afcl.scale import Ranges, with_bounds
 from afcl.trace import Trace
@@ -68,7 +69,7 @@ class BatchCoordinator(Coordinator):
         self._contact = np.zeros(len(sites), dtype=np.int64)
         self._messages = np.zeros(len(sites), dtype=np.int64)
         self._bytes = np.zeros(len(sites), dtype=np.int64)
-        self._arrived: Answers | None = None
+        self._arrived: BatchAnswers | None = None
 
     # -------------------------------------------------------------- the start
 

@@ -8,107 +8,33 @@ think, and stop when it is done or the rounds are over.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from afcl._typing import ClientId, Floats
-from afcl.core.checks import check_outsider
-from afcl.core.messages import Broadcast, Hello, Left, array_bytes, refuse_unless
-from afcl.core.protocol import AnyMethod, Clustering
+from afcl._typing import ClientId
+from afcl.core.messages import Broadcast, Hello, Left, array_bytes
 from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.exceptions import InputError, RejectedMessage
-from afcl.privacy.levels import parse_level
-from afcl.runtime.agreement import (
-    MAX_ROWS,
-    Agreement,
-    AgreementStep,
-    RollCall,
-    check_rows,
+from afcl.runtime.agreement import Agreement, AgreementStep, check_rows
+from afcl.runtime.announced import (
+    agreed_extremes,
+    check_announced_rows,
+    check_outside,
 )
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights, Silence, stamped
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, LEFT, Entry, Journal
 from afcl.runtime.refusals import MOST_IN_A_ROW, TOO_MANY, Refusals
-from afcl.runtime.requirements import requirements
-from afcl.runtime.transport import Door, Failure, Reply, Transport
-from afcl.scale import MIDDLE, Box
+from afcl.runtime.roll_call import RollCall
+from afcl.runtime.spec import Finished as Finished
+from afcl.runtime.spec import Spec as Spec
+from afcl.runtime.spec import Tally, introduction, terms_of
+from afcl.runtime.transport import Departures, Failure, Reply, Transport
 from afcl.texts import plain
-from afcl.trace import SCHEMA, Trace
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What is to be run, apart from the data."""
-
-    method: AnyMethod
-    options: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    scale: Any = "minmax"
-    max_rounds: int = 100
-    run: str = "run"
-    names: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    max_rows: int = MAX_ROWS
-    #: What is done about gaps, see :mod:`afcl.gaps`; "": there are none.
-    missing: str = ""
-    #: What stands for a column that a client has no value of, if one has none.
-    typical: Floats | None = None
-    #: Bounds of columns that need no agreement (NaN: the others), such as categories.
-    bounds: tuple[Floats, Floats] | None = None
-    #: Lines for people that are known before the run.
-    notes: tuple[str, ...] = ()
-    #: What the noise of simulated clients is drawn from; None: from the seed.
-    secret: bytes | None = None
-
-    def secret_of(self, client: ClientId) -> bytes | None:
-        """Return a simulated client's own secret, None where the seed makes it."""
-        if self.secret is None:
-            return None
-        return hashlib.sha256(self.secret + str(client).encode()).digest()
-
-    @cached_property
-    def noisy(self) -> bool:
-        """Whether the privacy level draws noise, so that a guarantee depends on it."""
-        level = self.method.disclosure(self.parameters).level
-        return bool(level) and parse_level(level).private
-
-    @cached_property
-    def parameters(self) -> Any:
-        """The options, checked and completed by the method: once for the whole run."""
-        return self.method.parameters(**self.options)
-
-
-@dataclass
-class Tally:
-    """Messages and bytes that came up from one client, the agreement apart."""
-
-    rows: int = 0
-    messages: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A run's answer and how it came about.
-
-    `rejected` counts the refused messages of every client that had any.
-    """
-
-    clustering: Clustering
-    state: Any
-    terms: Terms
-    rounds: int
-    tallies: dict[ClientId, Tally]
-    trace: Trace
-    rejected: dict[ClientId, int] = field(default_factory=dict)
+from afcl.trace import Trace
 
 
 class Coordinator:
@@ -148,7 +74,7 @@ class Coordinator:
         clock: Callable[[], float] | None = None,
         agreement: AgreementStep | None = None,
         patience: float = math.inf,
-        door: Door | None = None,
+        door: Departures | None = None,
         timer: Callable[[], float] | None = None,
     ) -> None:
         self.spec = spec
@@ -163,7 +89,7 @@ class Coordinator:
         self._version = 0
         self._terms: Terms  # once agreed
         self._state: Any = None
-        self._agreement = agreement or self._roll_call()
+        self._agreement = agreement or RollCall.of(spec, transport, self._flights)
         self._silence = Silence(patience, timer or clock)
         self._door = door
         self._gone: set[ClientId] = set()
@@ -199,6 +125,7 @@ class Coordinator:
         method = self.spec.method
         self._prepare()
         while True:
+            # A method may be done with those it knows while others are on their way.
             coming = self.transport.expecting() or self._flights.greeting()
             if method.done(self._state) and not coming:
                 return "patience" if self._deserted() else "done"
@@ -212,10 +139,18 @@ class Coordinator:
             # Before the round ends, as what arrives: so it is replayed (`_restore`).
             changed = changed or (tired and self._given_up())
             self._state = method.end_round(self._state)
-            if changed:
+            if changed or self._silent_round():
                 self._prepare()
             elif tired:
                 return "patience"
+
+    def _silent_round(self) -> bool:
+        """Let a round pass to which nobody came; return if the method acted on it."""
+        if self._agreement.live or self._flights.under_way:
+            return False
+        before = self._state
+        self._state = self.spec.method.silent_round(before)
+        return self._state is not before
 
     def _deserted(self) -> bool:
         """Whether everybody of a live run is gone: then nothing more can come."""
@@ -226,6 +161,7 @@ class Coordinator:
         silent = set(self.spec.method.waits_for(self._state))
         if self._door is not None:
             silent |= set(self._door.missing())
+        # In order: the same run again must be the same.
         for client in sorted(silent):
             self._flights.drop(client)
             if client in self._tallies and client not in self._gone:
@@ -246,27 +182,15 @@ class Coordinator:
     def _start(self) -> None:
         awaited = self._restore()
         if awaited is None:
-            self._introduce()
+            self._say("run", **introduction(self.spec))
             agreed = self._agreement.agree(self._say)
             self._refusals.recall(self.trace)
             self._open(self._settled(agreed))
             awaited = set(self.transport.members())
         self._greet(awaited)
 
-    def _roll_call(self) -> RollCall:
-        spec = self.spec
-        group = requirements(spec.method, spec.parameters, spec.scale).group
-        asked = (spec.scale, group, spec.max_rows, spec.names, spec.columns)
-        given = (*asked, spec.typical, spec.bounds, spec.notes)
-        return RollCall(self.transport, self._flights, spec.run, *given)
-
     def _settled(self, agreed: Agreement) -> Terms:
-        spec = self.spec
-        told = spec.method.told(spec.options)
-        options = json.dumps(dict(told), sort_keys=True)
-        run = (spec.run, spec.method.name, options, spec.seed)
-        settled = (agreed.box, agreed.n_rows, agreed.columns)
-        terms = Terms(*run, -1, *settled, agreed.categories or None)
+        terms = terms_of(self.spec, agreed)
         if self._agreement.live:
             self._record(Entry(COORDINATOR, AGREEMENT, encode(terms)))
         return terms
@@ -300,12 +224,10 @@ class Coordinator:
         self._terms = terms
         params = method.settle(self.spec.parameters, terms.n_rows)
         state = method.init((), params, self.spec.seed)
+        # Without a box nothing says how far out a mean may lie: it is not checked.
         bounded = self.spec.scale is not None
         self._state = method.agreed(state, terms.box.low.shape[0], bounded)
         self._silence.broken()
-
-    def _introduce(self) -> None:
-        self._say("run", **introduction(self.spec))
 
     def _restore(self) -> set[ClientId] | None:
         """Take up a live run from its journal, if there is one to take up.
@@ -328,6 +250,7 @@ class Coordinator:
                 self._absorb_again(entry)
             if tick > 0:
                 self._state = self.spec.method.end_round(self._state)
+            # A run that was interrupted before its first round goes on greeting first.
             if entries and len(past.ticks) > 1:
                 self._prepare()
         self._known = None
@@ -341,6 +264,7 @@ class Coordinator:
         if contact == LEFT:
             self._leave(client)
             return
+        # So that staleness, and the next contact's number, are what they were.
         self._version = max(self._version, entry.version)
         self._contacts[client] = max(contact, self._contacts.get(client, 0))
         reply = Reply(-1, client, entry.data, entry.memory)
@@ -354,6 +278,7 @@ class Coordinator:
         for client in self.transport.members():
             if client in self._refusals.shut_out:
                 continue
+            # Who was gone is greeted again: its hello shows that it is who it was.
             if client not in self._tallies or client in self._gone:
                 self._send_hello(client)
             elif broadcast.wanted is None or client in broadcast.wanted:
@@ -410,7 +335,7 @@ class Coordinator:
     def _fail(self, failure: Failure, contact: int) -> None:
         client = failure.client
         if failure.gone and client in self._refusals.shut_out:
-            return
+            return  # it was said when it was shut out
         if failure.gone:
             self._flights.drop(client)
         if failure.gone and client in self._tallies:
@@ -450,7 +375,8 @@ class Coordinator:
                 state = self._with_announced(message)
             state, found = self.spec.method.absorb(state, message)
             if isinstance(message, Hello):
-                self._check_outside(message)
+                known = self._agreement.ranges(client)
+                check_outside(message, known, self._terms)
         except RejectedMessage as error:
             # What was absorbed once and fits no more has lost what was before it in a
             # damaged journal: it is no fault of the client's, who is asked again.
@@ -458,6 +384,7 @@ class Coordinator:
                 self._refuse(client, contact, error)
             return
         where = (client, contact, reply.data, reply.memory, version, self._tick)
+        # Before the state changes: what was absorbed must be in the journal.
         self._record(Entry(*where), sync=False)
         self._state = state
         self._gone.discard(client)
@@ -485,28 +412,12 @@ class Coordinator:
         check_rows(hello.n_rows, self.spec.max_rows)
         if known is None:
             return self._state
-        refuse_unless(
-            hello.n_rows <= known.n_rows or self._known is not None,
-            f"a hello of {hello.n_rows} rows, {known.n_rows} were announced",
-        )
-        if not known.low.size:
+        if self._known is None:
+            check_announced_rows(hello, known)
+        extremes = agreed_extremes(known, self._terms.box)
+        if extremes is None:
             return self._state
-        box = self._terms.box
-        low, high = (_or_typical(each, box) for each in (known.low, known.high))
-        low, high = box.reach(low, high)
-        return self.spec.method.announced(self._state, client, low, high)
-
-    def _check_outside(self, hello: Hello) -> None:
-        """Refuse who is outside with most of its rows, and some beyond all measure.
-
-        Who holds more than half of all rows is not: the others are outside, rather.
-        """
-        box, known = self._terms.box, self._agreement.ranges(hello.client)
-        if not box.walls or known is None or 2 * known.n_rows > self._terms.n_rows:
-            return
-        far = box.far_out(known.low, known.high)
-        if far.any():
-            check_outsider(hello, far)
+        return self.spec.method.announced(self._state, client, *extremes)
 
     def _refuse(self, client: ClientId, contact: int, error: RejectedMessage) -> None:
         """Write down a refusal; who earns too many in a row is not asked again."""
@@ -539,26 +450,6 @@ class Coordinator:
             return
         stamp = {} if self._clock is None else {"at": self._clock()}
         self.trace.add(event, tick=self._tick, **fields, **stamp)
-
-
-def introduction(spec: Spec) -> dict[str, Any]:
-    """Return what the first event of a trace says of a run."""
-    return {
-        "schema": SCHEMA,
-        "run": spec.run,
-        "method": spec.method.name,
-        "parameters": dict(spec.options),
-        "seed": spec.seed,
-        "clients": list(spec.names),
-    }
-
-
-def _or_typical(extremes: Floats, box: Box) -> Floats:
-    """Return extremes, where there is no value those of what stands for it."""
-    typical = box.typical
-    if typical is None:
-        typical = box.unscale(np.full(box.low.shape, MIDDLE))
-    return np.where(np.isnan(extremes), typical, extremes)
 
 
 def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:

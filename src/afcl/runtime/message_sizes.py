@@ -15,16 +15,9 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.core.cohort import Cohort
 from afcl.core.messages import Addressed, Cells, Hello, LevelReply, Summary, Update
-from afcl.core.tasks import (
-    PRESENCE,
-    SUM,
-    Cohort,
-    Evidence,
-    Part,
-    SecureHello,
-    Task,
-)
+from afcl.core.tasks import PRESENCE, SUM, Evidence, Part, SecureHello, Task
 from afcl.runtime.codec import encode
 
 _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)

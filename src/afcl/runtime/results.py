@@ -29,10 +29,12 @@ from afcl.data.features import Embedding, Feature
 from afcl.data.ids import Ids
 from afcl.durable import in_words, remove, replacing
 from afcl.exceptions import InputError
+from afcl.occupied import in_its_way
 from afcl.owner_only import make_folder, owner_only
-from afcl.runtime.coordinator import Finished, Tally
+from afcl.runtime.profile_files import describe_profiles
 from afcl.runtime.shape_files import CELLS, cell_table, describe_shape
 from afcl.runtime.simulate import Outcome, sizes_of
+from afcl.runtime.spec import Finished, Tally
 from afcl.scale import Box
 from afcl.texts import csv_cell
 
@@ -73,10 +75,7 @@ def _make(folder: Path, private: bool) -> None:
             make_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(
-            f"{folder} cannot be made, a file is in its way: "
-            "choose another folder with --out"
-        ) from error
+        raise in_its_way(folder) from error
     except OSError as error:
         raise InputError(
             f"no folder can be made there ({in_words(error)}): "
@@ -90,10 +89,13 @@ def fingerprint(inputs: Sequence[str], parameters: Mapping[str, Any]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def open_folder(folder: Path, identity: str, force: bool) -> dict[str, Any] | None:
+def open_folder(
+    folder: Path, identity: str, force: bool, command: str = ""
+) -> dict[str, Any] | None:
     """Claim `folder` for the run `identity`; return its result if it is finished.
 
-    A folder that holds another run is refused unless `force`, which removes that run.
+    The `command` is remembered beside it, for whoever reads the page. A folder that
+    holds another run is refused unless `force`, which removes that run.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: choose a folder with --out")
@@ -109,7 +111,8 @@ def open_folder(folder: Path, identity: str, force: bool) -> dict[str, Any] | No
         )
     if (folder / RESULT).exists():
         return read_result(folder)
-    write_text(folder / RUN, json.dumps({"identity": identity}) + "\n")
+    known = {"identity": identity, **({"command": command} if command else {})}
+    write_text(folder / RUN, json.dumps(known) + "\n")
     return None
 
 
@@ -144,6 +147,7 @@ def describe(
     columns: Sequence[str],
     sites: Sequence[Mapping[str, Any]],
     parameters: Mapping[str, Any],
+    features: Sequence[Feature] = (),
 ) -> dict[str, Any]:
     """Return the content of ``result.json``: no row and no label.
 
@@ -159,6 +163,8 @@ def describe(
         What is said of every site, see :func:`describe_site`.
     parameters
         What the run was asked for.
+    features
+        The categories among the columns.
     """
     box, centers = finished.terms.box, clustering.centers
     return {
@@ -175,6 +181,7 @@ def describe(
         "notes": [event["text"] for event in finished.trace.of("note")],
         **describe_trust(clustering.trust),
         **describe_shape(clustering, box, parameters),
+        "profiles": describe_profiles(clustering, box, columns, features),
         "scale": _described(box),
         "parameters": dict(parameters),
         "versions": versions(),
@@ -218,6 +225,7 @@ def describe_simulated(
     names: Sequence[str],
     columns: Sequence[str],
     parameters: Mapping[str, Any],
+    features: Sequence[Feature] = (),
 ) -> dict[str, Any]:
     """Return the content of ``result.json`` where everybody's labels are known."""
     clustering, finished = outcome.clustering, outcome.finished
@@ -228,7 +236,9 @@ def describe_simulated(
         aside = outcome.set_aside[client] if outcome.set_aside else 0
         gaps = {"set_aside": aside} if aside else {}
         sites.append({**known, "rows": sum(sizes), "sizes": sizes, **gaps})
-    return describe(finished, clustering, columns, sites, parameters)
+    result = describe(finished, clustering, columns, sites, parameters, features)
+    result["features"] = describe_features(features, result)
+    return result
 
 
 def embedding_of(result: Mapping[str, Any]) -> Embedding | None:

@@ -18,17 +18,21 @@ from afcl.core.shapes import renamed
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError
 from afcl.gaps import IMPUTE, KEEPING, has_gaps, speaking
+from afcl.parts import rows_in_a_part
 from afcl.privacy.levels import parse_level
 from afcl.runtime.batch import SiteBatch, Threads, fits
 from afcl.runtime.batch_coordinator import BatchCoordinator
-from afcl.runtime.coordinator import Coordinator, Finished, Spec
+from afcl.runtime.coordinator import Coordinator
 from afcl.runtime.inprocess import InProcess
 from afcl.runtime.journal import Journal
 from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import Replay, Schedule
 from afcl.runtime.site import NO_GAPS, Site
+from afcl.runtime.spec import Finished, Spec
 from afcl.trace import Trace
 
+#: What labels are kept as: beside rows of two features, 64 bits are half the data.
+LABEL: np.dtype[Any] = np.dtype(np.int32)
 #: Clients from which on they are asked together, where they can be.
 TOGETHER = 1000
 
@@ -293,6 +297,7 @@ def simulate_batch(
         run = BatchCoordinator(spec, sites, bound, trace=trace, clock=clock)
         finished = run.run()
     labels = spec.method.label(finished.clustering, sites.tables.rows, None, None)
+    labels = labels.astype(LABEL)
     edges = offsets.tolist()
     pieces = [labels[a:b] for a, b in zip(edges, edges[1:], strict=False)]
     return _ranked_by_size(finished, pieces, labels)
@@ -317,14 +322,17 @@ def _ranked_by_size(finished: Finished, raw: Sequence[Labels], joined: Ints) -> 
     Arrays in `raw` are pieces of `joined`, which is changed in place.
     """
     clustering = finished.clustering
-    sizes = np.bincount(joined, minlength=clustering.k)
+    sizes = np.zeros(clustering.k, dtype=np.int64)
+    for part in _in_parts(joined):
+        sizes += np.bincount(part, minlength=clustering.k)
     for labels in raw:
         if isinstance(labels, LabelParts):
             sizes += labels.sizes
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(order.shape[0])
-    np.take(rank, joined, out=joined, mode="clip")
+    for part in _in_parts(joined):
+        part[:] = rank[part]
     return Outcome(
         finished,
         renumbered(clustering, order, sizes.astype(np.float64)),
@@ -332,6 +340,13 @@ def _ranked_by_size(finished: Finished, raw: Sequence[Labels], joined: Ints) -> 
         tuple(_ranked(labels, order, rank) for labels in raw),
         joined,
     )
+
+
+def _in_parts(labels: Ints) -> Iterator[Ints]:
+    """Yield views of labels: NumPy widens what it counts or looks up."""
+    step = rows_in_a_part(1)
+    for start in range(0, labels.shape[0], step):
+        yield labels[start : start + step]
 
 
 def _labels(
@@ -367,7 +382,7 @@ class LabelBuffer:
     """One array for the labels of all tables in memory, filled from the front."""
 
     def __init__(self, size: int) -> None:
-        self.labels = np.empty(size, dtype=np.int64)
+        self.labels: Ints = np.empty(size, dtype=LABEL)
         self._end = 0
 
     def filled(self, parts: Iterable[Ints]) -> Ints:

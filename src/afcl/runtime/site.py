@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.checks import LARGEST
+from afcl.core.cell_checks import LARGEST
 from afcl.core.messages import Broadcast, Hello, Update
 from afcl.core.protocol import (
     AnyMethod,

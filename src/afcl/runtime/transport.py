@@ -82,7 +82,7 @@ class Transport(Protocol):
         ...
 
 
-class Door(Protocol):
+class Departures(Protocol):
     """Where clients come and go by themselves: what can be done about those who go."""
 
     def missing(self) -> Collection[ClientId]:

@@ -57,7 +57,11 @@ class SiteHistory:
 
 @dataclass(frozen=True)
 class ServerStep:
-    """One ``prepare``: the server has worked what it heard into its clustering."""
+    """One ``prepare``: the server has worked what it heard into its clustering.
+
+    `path` (k and silhouette), `centers` (in agreed units) and `sizes` are empty where
+    a method does not say them, or an older version wrote the trace.
+    """
 
     tick: int
     round: int
@@ -65,6 +69,9 @@ class ServerStep:
     objective: float | None
     movement: float | None
     seeds: Floats | None
+    path: tuple[tuple[int, float | None], ...] = ()
+    centers: Floats | None = None
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass
@@ -298,9 +305,6 @@ def history_of(events: Iterable[Event]) -> RunHistory:
 
 
 def _step(event: Event) -> ServerStep:
-    seeds = np.array(event["seeds"], dtype=float) if event.get("seeds") else None
-    if seeds is not None and (seeds.ndim != 2 or not np.isfinite(seeds).all()):
-        seeds = None
     objective, movement = event["objective"], event["movement"]
     return ServerStep(
         int(event["tick"]),
@@ -308,5 +312,20 @@ def _step(event: Event) -> ServerStep:
         int(event["k"]),
         None if objective is None else float(objective),
         None if movement is None else float(movement),
-        seeds,
+        _points(event.get("seeds")),
+        tuple((int(k), None if s is None else float(s)) for k, s in _pairs(event)),
+        _points(event.get("centers")),
+        tuple(int(size) for size in event.get("sizes") or ()),
     )
+
+
+def _pairs(event: Event) -> list[Any]:
+    return list(event.get("path") or ())
+
+
+def _points(values: Any) -> Floats | None:
+    """Return points as an array; None where there are none, or they are damaged."""
+    points = np.array(values, dtype=float) if values else None
+    if points is not None and (points.ndim != 2 or not np.isfinite(points).all()):
+        return None
+    return points

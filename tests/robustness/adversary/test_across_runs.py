@@ -46,6 +46,7 @@ def learned(heard: list[Exchange], tables: list[Floats], box: Box) -> float:
     return float(np.mean(shares))
 
 
+@pytest.mark.no_cover
 @every_table
 @pytest.mark.parametrize("changed", [False, True], ids=["unconfirmed", "confirmed"])
 def test_groups_with_and_without_a_row(tmp_path, seed, table, changed):

@@ -50,6 +50,7 @@ def reference(fed, level, seed):
     return min(without(fed, level, seed), honestly(fed, level, seed))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("lie", ALWAYS)
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
@@ -79,6 +80,7 @@ def test_a_near_blob_is_named_but_may_be_an_honest_site(level, seed):
     assert note.startswith(f"site-{fed.bad[0] + 1} alone stretches columns 1, 2, 3 ")
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("lie", ["announced 1e300", "declared 1e9 rows"])
 def test_announcements_that_are_not_true_spoil_nothing(lie, level, seed):
@@ -88,6 +90,7 @@ def test_announcements_that_are_not_true_spoil_nothing(lie, level, seed):
     assert told.lines
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("lie", sorted(SUMS & set(MESSAGES)))
 def test_sums_that_are_not_true_spoil_nothing(lie, seed):
     fed = federation("separated", split_for(lie), seed)
@@ -102,6 +105,24 @@ def test_sums_that_cannot_be_true_are_told_of(lie, seed):
     assert any("could not be true and was not used" in line for line in told.lines)
 
 
+@pytest.mark.parametrize(
+    ("lie", "level"),
+    [
+        ("all sums + 1", SECURE),
+        ("moments + 2^18", SECURE),
+        ("scores + 10", SECURE),
+        ("announced 1e300", SUMMARY),
+    ],
+)
+def test_the_likeliest_k_is_believed_without_the_sums_too(lie, level):
+    """Silhouettes alone choose 2 here, .4 worse: valleys must not be lost with sums."""
+    fed = federation("mixture", "k-means 5", 21)
+    told = lied_to(fed, lie, level, 21)
+    assert told.k == 3
+    assert without(fed, level, 21) - told.ari <= TOLERANCE
+
+
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", sorted(UNLIKE))
 def test_honest_sites_are_never_refused_however_unlike(kind, seed):
     for turn in range(3):
