@@ -1,19 +1,26 @@
 # The same commands by hand and in CI. `make demo` and `make test` set up by themselves.
 PYTHON ?= python3
 BIN := .venv/bin
+DEMO_STAMP := .venv/.demo-stamp
 STAMP := .venv/.setup-stamp
 
 .PHONY: shapes wheel matrix smoke-bare smoke-lowest smoke-newest setup demo test browser test-browser test-federation federation check fuzz hostile quality trust presets methods rivals mixed memberships heart privacy bench bench-gpu results docs pictures clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml packages/afcl-bench/pyproject.toml constraints.txt
+# What the demo needs: the package and nothing to develop it with.
+$(DEMO_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "afcl needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+# The rest: every extra, the benchmark, the tools.
+$(STAMP): $(DEMO_STAMP) packages/afcl-bench/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e packages/afcl-bench
 	@touch $@
 
-demo: $(STAMP)
+demo: $(DEMO_STAMP)
 	$(BIN)/afcl demo --out afcl-demo --force
 
 check: $(STAMP)
@@ -24,12 +31,13 @@ check: $(STAMP)
 
 # One run with the compiled kernels, one of the kernels' tests with compilation
 # switched off (so that coverage sees inside them), then the two thresholds. Two workers
-# on two cores: more threads in each would only get in each other's way.
+# on two cores: more threads in each would only get in each other's way. What the first
+# run may take, and how it stays so: docs/decisions/0047-quick-tests.md.
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(STAMP)
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not federation and not browser' --cov --cov-report=
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not federation and not browser' --durations=10 --cov --cov-report=
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/kernels --cov --cov-append --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=95
 	$(BIN)/coverage report --include='src/afcl/core/*,src/afcl/kernels/*' --fail-under=100
@@ -69,10 +77,10 @@ test-browser: $(STAMP)
 	$(BIN)/python -m pytest -m browser tests/browser
 
 # Real processes of the engine on this machine, one test at a time (two at once starve each
-# other on two cores); about twenty minutes.
+# other on two cores); at most fifteen minutes.
 test-federation: export OMP_NUM_THREADS = 1
 test-federation: $(STAMP)
-	$(BIN)/python -m pytest -m federation tests/federation
+	$(BIN)/python -m pytest -m federation --durations=10 tests/federation
 
 # Five sites with keys and TLS, one of them late: watch it.
 federation: $(STAMP)
@@ -141,7 +149,7 @@ privacy: $(STAMP)
 # Speed and size, as ratios in one run, and the page docs/results/speed.md; about an hour
 # on two cores that do nothing else. SCRIPTS="absorb memory" for some of the scripts.
 SPEED_DIR ?= bench-speed
-SCRIPTS ?= paper_pass memory absorb crowd seeding streaming first_fit flower_many
+SCRIPTS ?= fastest paper_pass memory absorb crowd seeding streaming first_fit flower_many
 bench: export OMP_NUM_THREADS = 1
 bench: export OPENBLAS_NUM_THREADS = 1
 bench: $(STAMP)
@@ -160,7 +168,7 @@ bench-gpu:
 
 # All runs of every spec, then the tables and plots of docs/results: make results DATA=dir
 # Hours on two cores; interrupted, it goes on where it stopped. SPECS="ablation seeds" for some.
-SPECS ?= trajectories convergence ablation seeds cost asynchrony paper-tables significance learned-k k-recovery time
+SPECS ?= trajectories convergence ablation seeds cost asynchrony paper-tables significance learned-k k-recovery settings by-split time sites
 RUNS_DIR ?= bench-runs
 results: $(STAMP)
 	for spec in $(SPECS); do $(BIN)/afcl bench run $$spec --data "$(DATA)" --out $(RUNS_DIR) || exit 1; done
