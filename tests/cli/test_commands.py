@@ -428,8 +428,8 @@ class TestKilled:
         assert start(cut).wait(timeout=300) == 0
         first, second = tree(whole), tree(cut)
         assert first.keys() == second.keys()
-        # The page tells folder and duration.
-        for name in first.keys() - {"trace.jsonl", "report.html"}:
+        # The page tells folder and duration; run.json the command, with its folder.
+        for name in first.keys() - {"trace.jsonl", "report.html", "run.json"}:
             assert first[name] == second[name], name
         ours, theirs = (
             [{k: v for k, v in e.items() if k != "at"} for e in read_trace(f)]

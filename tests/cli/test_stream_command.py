@@ -46,7 +46,9 @@ def test_streamed_and_in_memory_write_the_same_files(capsys, here):
     said = [call(capsys, *RUN, "a", "--stream"), call(capsys, *RUN, "b", "--no-stream")]
     assert [code for code, _, _ in said] == [0, 0]
     assert said[0][2] == said[1][2]
-    names = ["result.json", "centers.csv", "path.csv", "run.json"]
+    identities = [json.loads((here / out / "run.json").read_text()) for out in "ab"]
+    assert identities[0]["identity"] == identities[1]["identity"]
+    names = ["result.json", "centers.csv", "path.csv"]
     for name in [*names, "labels/north.csv", "labels/south.csv"]:
         one, other = (here / "a" / name), (here / "b" / name)
         assert one.read_bytes() == other.read_bytes(), name

@@ -16,7 +16,7 @@ from tests.report.folders import (
 from afcl.exceptions import InputError
 from afcl.report import read_run_folder, render, write_report
 from afcl.report.left_out import left_out
-from afcl.report.profile_facts import ClusterProfile, Rule, profiles_of
+from afcl.report.profile_facts import ClusterProfile, NamedRule, profiles_of
 from afcl.report.words import privacy
 
 PROFILE = ClusterProfile(
@@ -29,7 +29,7 @@ PROFILE = ClusterProfile(
     others=(44.0, 240.0, 0.3, 0.2),
     apart=(17.0, 60.0, 0.6, 1.7),
     shares=(0.5, 0.28, 0.12, 0.1),
-    rule=Rule((("age", True, 54.0), ("chol", False, 210.0)), 0.93, 0.88),
+    rule=NamedRule((("age", True, 54.0), ("chol", False, 210.0)), 0.93, 0.88),
     categories={"sex=m": "sex"},
     orders={"pain": ("none", "some", "much")},
 )
@@ -73,7 +73,7 @@ def test_columns_are_named_until_they_say_enough():
     ],
 )
 def test_conditions_in_words(condition, text):
-    assert replace(PROFILE, rule=Rule((condition,), 1.0, 1.0)).rule_text == text
+    assert replace(PROFILE, rule=NamedRule((condition,), 1.0, 1.0)).rule_text == text
 
 
 def test_no_rule_is_said():

@@ -237,7 +237,7 @@ def _clustered(
     from afcl.data.sites import open_sites
     from afcl.data.suspicions import find_suspicions, shown
     from afcl.methods.presets import at_default_level
-    from afcl.privacy import EXACT_WARNING, parse_level, too_small
+    from afcl.privacy import parse_level
     from afcl.runtime.arrays import AUTO, check_device, moved
     from afcl.runtime.heartbeat import Heartbeat
     from afcl.runtime.requirements import reads_in_parts, requirements
@@ -293,25 +293,27 @@ def _clustered(
         return finished, True
     for note in (*notes, *sites.notes, *shown(found)):
         print(f"note: {note}", file=sys.stderr)
-    if level == "exact":
-        print(f"warning: {PrivacyWarning(EXACT_WARNING)}", file=sys.stderr)
-    if level != "rival":
-        sizes = [source.shape[0] for source in sites.tables]
-        small = too_small(sizes, chosen["min_cell"], level)
-        if small is not None:
-            print(f"warning: {SmallClientsWarning(small)}", file=sys.stderr)
+    _warn([source.shape[0] for source in sites.tables], chosen["min_cell"], level)
     # Where the rows must not tell anything, what was found in them is for the eyes of
     # their owners only.
     private = _is_private(level)
     told = () if private else found
     with Heartbeat(out):
-        result = execute(
-            *(sites, rows, out, method, options, parameters, identity, scale),
-            told,
-            private,
-        )
+        run = (sites, rows, out, method, options, parameters, identity, scale)
+        result = execute(*run, told, private)
     warn_of_fine(result)
     return result, False
+
+
+def _warn(sizes: Sequence[int], min_cell: int, level: str) -> None:
+    """Warn of a level that hides nothing, and of sites too small for theirs."""
+    from afcl.privacy import EXACT_WARNING, too_small
+
+    if level == "exact":
+        print(f"warning: {PrivacyWarning(EXACT_WARNING)}", file=sys.stderr)
+    small = None if level == "rival" else too_small(sizes, min_cell, level)
+    if small is not None:
+        print(f"warning: {SmallClientsWarning(small)}", file=sys.stderr)
 
 
 def _needing(chosen: dict[str, Any], level: str) -> str:

@@ -30,7 +30,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterProfile:
+class ProfileFigures:
     """What makes one cluster.
 
     Attributes
@@ -65,7 +65,7 @@ class ClusterProfile:
 
 def profiles_of(
     clustering: Clustering, box: Box, levels: Bools
-) -> tuple[ClusterProfile, ...]:
+) -> tuple[ProfileFigures, ...]:
     """Return the profile of every cluster; none where a server hears no cells.
 
     Parameters
@@ -89,7 +89,7 @@ def profiles_of(
     silhouettes = _silhouettes(cells, labels, k)
     far = box.unscale(others)
     return tuple(
-        ClusterProfile(
+        ProfileFigures(
             wide[c],
             far[c],
             apart[c] * box.span,

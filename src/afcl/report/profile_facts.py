@@ -22,7 +22,7 @@ CLEAR, TOUCHING = 2.0, 1.0
 
 
 @dataclass(frozen=True)
-class Rule:
+class NamedRule:
     """A short rule: what has to hold, of how much of the cluster it does, and if right.
 
     `conditions` are (column, whether at least, value).
@@ -74,7 +74,7 @@ class ClusterProfile:
     separation: float | None = None
     silhouette: float | None = None
     stability: float | None = None
-    rule: Rule | None = None
+    rule: NamedRule | None = None
     sites: int | None = None
     site: str = ""
     site_share: float | None = None
@@ -264,14 +264,14 @@ def _maybe(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _rule(rule: Mapping[str, Any] | None) -> Rule | None:
+def _rule(rule: Mapping[str, Any] | None) -> NamedRule | None:
     if rule is None:
         return None
     conditions = tuple(
         (str(c["column"]), bool(c["at_least"]), float(c["value"]))
         for c in rule["conditions"]
     )
-    return Rule(conditions, float(rule["covers"]), float(rule["right"]))
+    return NamedRule(conditions, float(rule["covers"]), float(rule["right"]))
 
 
 def _held(sites: Sequence[Mapping[str, Any]], cluster: int) -> dict[str, Any]:

@@ -145,8 +145,8 @@ class BatchCoordinator(Coordinator):
             version = {"version": batch.version, "staleness": 0}
             self._say_batch("update", clients, contact=contact, **version, **columns)
         for client in arrived.refused.tolist():
-            failure = Failure(-1, client, TOO_MANY)
-            self._say_failure(failure, int(self._contact[client]))
+            contacts = int(self._contact[client])
+            self._say("failure", client=client, contact=contacts, reason=TOO_MANY)
         return True
 
     def _say_batch(self, event: str, clients: Ints, **columns: Any) -> None:

@@ -19,11 +19,7 @@ from afcl.core.messages import Broadcast, Hello, Left, array_bytes
 from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.exceptions import InputError, RejectedMessage
 from afcl.runtime.agreement import Agreement, AgreementStep, check_rows
-from afcl.runtime.announced import (
-    agreed_extremes,
-    check_announced_rows,
-    check_outside,
-)
+from afcl.runtime.announced import agreed_extremes, check_announced_rows, check_outside
 from afcl.runtime.codec import decode, encode
 from afcl.runtime.flights import DUPLICATE, Flight, Flights, Silence, stamped
 from afcl.runtime.journal import AGREEMENT, COORDINATOR, LEFT, Entry, Journal
@@ -341,7 +337,7 @@ class Coordinator:
         if failure.gone and client in self._tallies:
             self._leave(client)
             return
-        self._say_failure(failure, contact)
+        self._say("failure", client=client, contact=contact, reason=failure.reason)
         if not failure.gone:
             self._count_failure(client, failure.reason)
 
@@ -437,11 +433,6 @@ class Coordinator:
     def _record(self, entry: Entry, sync: bool = True) -> None:
         if self._journal is not None:
             self._journal.record(entry, sync)
-
-    def _say_failure(self, failure: Failure, contact: int) -> None:
-        self._say(
-            "failure", client=failure.client, contact=contact, reason=failure.reason
-        )
 
     def _say(self, event: str, **fields: Any) -> None:
         """Write an event into the trace, unless that has it from before."""

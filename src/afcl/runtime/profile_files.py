@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from afcl.core.profiles import ClusterProfile, profiles_of
+from afcl.core.profiles import ProfileFigures, profiles_of
 from afcl.core.protocol import Clustering
 from afcl.core.rules import Rule
 from afcl.data.features import Feature
@@ -32,7 +32,7 @@ def describe_profiles(
     return [_described(each, columns) for each in found]
 
 
-def _described(profile: ClusterProfile, columns: Sequence[str]) -> dict[str, Any]:
+def _described(profile: ProfileFigures, columns: Sequence[str]) -> dict[str, Any]:
     return {
         "spreads": profile.spreads.tolist(),
         "others": profile.others.tolist(),
