@@ -23,7 +23,7 @@ from afcl._typing import Bools, Floats, Ints
 from afcl.core.chains import Chains
 from afcl.core.condense import condense_cells
 from afcl.core.hollows import DEEPEST, Hollows
-from afcl.core.indices import CONFIRMED, parted
+from afcl.core.indices import ALL_PARTED, parted
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Merge, PathLevel
@@ -314,7 +314,7 @@ def _better(
     """
     fewer = level.k < convex.k
     strayed = fewer and steady < STRAYED and back().mean() > steady
-    if fewer and parted(convex) >= CONFIRMED and not strayed:
+    if fewer and parted(convex) >= ALL_PARTED and not strayed:
         return None
     labels = assign(chains.cells.means, convex.centers)[0]
     used, labels = np.unique(labels, return_inverse=True)

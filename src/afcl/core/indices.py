@@ -40,7 +40,9 @@ DROP = 0.2
 #: (a few rows more counted in both: a few fewer make no valley),
 DEEP, FEW = 0.75, 3.0
 #: and the likeliest k is confirmed if this share of its clusters have one.
-CONFIRMED = 0.8
+CONFIRMED = 0.7
+#: Where valleys are all there is to go by, clusters are parted if this share have one.
+ALL_PARTED = 0.8
 #: A variance below this counts as this: rows that coincide would be infinitely likely.
 LEAST_VARIANCE = 1e-12
 

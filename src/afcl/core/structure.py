@@ -21,7 +21,7 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.core.cells import pool
-from afcl.core.indices import CONFIRMED, LEAST_VARIANCE, goodness, parted
+from afcl.core.indices import ALL_PARTED, LEAST_VARIANCE, goodness, parted
 from afcl.core.messages import Cells
 from afcl.core.path import build_path, joined_seeds
 from afcl.core.protocol import PathLevel
@@ -86,7 +86,7 @@ def compared(gain: float, valleys: float, clouds: Clouds) -> str:
     more = gain - clouds.middle
     if more > max(MORE_GAIN, min(ENOUGH, SPREADS * (clouds.spread + 0.01))):
         return CLUSTERS
-    if valleys >= CONFIRMED and more > LITTLE_GAIN and gain > clouds.most:
+    if valleys >= ALL_PARTED and more > LITTLE_GAIN and gain > clouds.most:
         return CLUSTERS
     return UNCLEAR if more > MORE_GAIN and clouds.spread > BLIND else NO_CLUSTERS
 
