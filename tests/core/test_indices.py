@@ -328,8 +328,8 @@ def test_how_deep_valleys_are_by_hand():
 def test_the_likeliest_level_wins_if_valleys_confirm_it():
     # k = 2 wins by today's rule, k = 10 by the BIC of own variances.
     coarse = with_valleys(2, 2, 0.0, silhouette=0.6)
-    assert choose([coarse, with_valleys(10, 8, 5.0)], "auto", 0.01, 20) == 1
-    assert choose([coarse, with_valleys(10, 7, 5.0)], "auto", 0.01, 20) == 0
+    assert choose([coarse, with_valleys(10, 7, 5.0)], "auto", 0.01, 20) == 1
+    assert choose([coarse, with_valleys(10, 6, 5.0)], "auto", 0.01, 20) == 0
     assert choose([coarse, with_valleys(10, 10, -5.0)], "auto", 0.01, 20) == 0
     # Other criteria do not ask.
     levels = [coarse, with_valleys(10, 10, 5.0)]
