@@ -123,6 +123,31 @@ def test_arrays_and_texts_do_not_mix(seed):
         model.predict(np.eye(3))
 
 
+@pytest.mark.filterwarnings("ignore::afcl.exceptions.SmallClientsWarning")
+@pytest.mark.parametrize("column", ["size", "colour"])
+def test_a_table_may_lack_a_column_that_two_others_have(seed, column):
+    tables = frames(seed)
+    north = tables["north"]
+    empty = pl.Series(column, [None] * north.height, dtype=north[column].dtype)
+    model, other = (AFCL(missing="impute", random_state=seed) for _ in range(2))
+    with pytest.warns(ColumnWarning, match=f"lacks the column '{column}'"):
+        model.fit_clients({**tables, "north": north.drop(column)})
+    other.fit_clients({**tables, "north": north.with_columns(empty)})
+    assert set(model.feature_names_in_) == set(north.columns)
+    assert np.array_equal(model.labels_, other.labels_)
+
+
+def test_a_column_of_one_table_is_left_out(seed):
+    pandas = pytest.importorskip("pandas")
+    north, south, west = (pandas.DataFrame(t.to_dict()) for t in frames(seed).values())
+    south["more"] = 1.0
+    model = AFCL(missing="available", random_state=seed)
+    with pytest.warns(ColumnWarning, match="'more' left out: only table 2 has it"):
+        model.fit_clients([north, south, west])
+    assert "more" not in model.feature_names_in_
+    assert model.n_clusters_ == 3
+
+
 def test_frames_have_the_same_columns(seed):
     tables = list(frames(seed).values())
     for odd in (tables[1].drop("size"), tables[1].with_columns(more=pl.lit(1.0))):

@@ -75,7 +75,7 @@ class SmallClientsWarning(AfclWarning):
 
 
 class ColumnWarning(AfclWarning):
-    """Something of a column was left out; the text says what and why."""
+    """Something of a column was left out, or lacks; the text says what and why."""
 
 
 class TrustWarning(AfclWarning):

@@ -600,12 +600,12 @@ def test_numbered_columns_are_no_names():
         (
             [pd.DataFrame({"x": [1], "y": [2]}), pl.DataFrame({"x": [1]})],
             "table 2 lacks the column 'y' that table 1 has; "
-            "give every table the same columns",
+            "give every table the same columns, or the estimator missing='impute'",
         ),
         (
             [pd.DataFrame({"x": [1]}), pl.DataFrame({"x": [1], "z": [2]})],
             "table 1 lacks the column 'z' that table 2 has; "
-            "give every table the same columns",
+            "give every table the same columns, or the estimator missing='impute'",
         ),
         (
             [np.ones((1, 1)), pd.DataFrame({"x": [1]})],

@@ -59,6 +59,55 @@ def from_frames(
     return arrays, tuple(str(label) for label in order)
 
 
+def with_lacking(tables: Sequence[Any]) -> tuple[list[Any], list[str]]:
+    """Return frames that all have the columns which two of them have, and notes.
+
+    A column that a frame lacks has no value in any of its rows; one that a single frame
+    has is left out. Tables that are not all frames with named columns stay as they are.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> one, other = pl.DataFrame({"a": [1.0], "b": [2.0]}), pl.DataFrame({"a": [3.0]})
+    >>> frames, notes = with_lacking([one, other, one])
+    >>> frames[1].columns, notes
+    (['a', 'b'], ["table 2 lacks the column 'b'"])
+    """
+    frames = list(tables)
+    if not all(hasattr(table, "columns") for table in frames):
+        return frames, []
+    labels = [_labels(table, i) or () for i, table in enumerate(frames, 1)]
+    every = dict.fromkeys(label for have in labels for label in have)
+    if all(len(have) == len(every) for have in labels):
+        return frames, []
+    if not all(isinstance(label, str) for label in every):
+        return frames, []
+    common = [c for c in every if sum(c in have for have in labels) >= 2]
+    alone = {c: i for c in every for i, have in enumerate(labels, 1) if c in have}
+    notes = [
+        f"column {c!r} left out: only table {alone[c]} has it"
+        for c in every
+        if c not in common
+    ]
+    notes += [
+        f"table {i} lacks the column {c!r}"
+        for i, have in enumerate(labels, 1)
+        for c in common
+        if c not in have
+    ]
+    return [_widened(frame, common) for frame in frames], notes
+
+
+def _widened(frame: Any, columns: Sequence[str]) -> Any:
+    """Return these columns of a frame of pandas or Polars, empty where it lacks one."""
+    if hasattr(frame, "reindex"):
+        return frame.reindex(columns=list(columns))
+    empty = np.full(len(frame), np.nan)
+    lacking = {c: empty for c in columns if c not in frame.columns}
+    widened = frame.with_columns(**lacking) if lacking else frame
+    return widened.select(columns)
+
+
 def _labels(table: Any, number: int) -> Labels | None:
     """Return a frame's column labels, None for an array."""
     if not hasattr(table, "columns"):
@@ -100,7 +149,7 @@ def _check_same(first: Labels, have: Labels, number: int) -> None:
             other = 1 if who == number else number
             raise fail(
                 f"table {who} lacks the column {lacks[0]!r} that table {other} has; "
-                "give every table the same columns"
+                "give every table the same columns, or the estimator missing='impute'"
             )
 
 

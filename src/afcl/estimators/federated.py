@@ -17,6 +17,7 @@ from afcl._typing import AnyArray, Floats, Ints
 from afcl.core.lineage import Answered
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.data.features import Embedding
+from afcl.data.frames import with_lacking
 from afcl.data.mixed import has_texts, rows_of
 from afcl.estimators import shape, storage, trust
 from afcl.estimators.answers import NumberedAnswers
@@ -35,7 +36,7 @@ from afcl.estimators.new_rows import OnNewRows
 from afcl.estimators.rows import by_owner, kept_rows, owners_of, rows_at
 from afcl.estimators.told import warn_user
 from afcl.estimators.weights import weights_of, with_copies
-from afcl.exceptions import InputError, SmallClientsWarning
+from afcl.exceptions import ColumnWarning, InputError, SmallClientsWarning
 from afcl.gaps import AVAILABLE, IMPUTE, KEEPING
 from afcl.methods.presets import at_default_level
 from afcl.runtime.arrays import AUTO, brought_back, in_place, moved
@@ -232,6 +233,10 @@ class FederatedClusterer(
         names = [name for name in self._roster if name in tables]
         held: list[Any] = in_place([tables[name] for name in names])
         self._tables = dict(tables)
+        if self.missing in KEEPING:
+            held, notes = with_lacking(held)
+            for note in notes:
+                warn_user(ColumnWarning(note))
         self._embedding = embed(held, self._least(), ordinal=self.ordinal)
         if self._embedding is not None:
             columns: tuple[str, ...] | None = tuple(map(str, held[0].columns))

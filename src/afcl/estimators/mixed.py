@@ -68,7 +68,7 @@ def embed(
         if other:
             raise InputError(
                 f"table {number} and table 1 differ in the column {other[0]!r}: give "
-                "every table the same columns"
+                "every table the same columns, or the estimator missing='impute'"
             )
     embedding, notes = embedding_of(tables, least, owners, ordinal)
     for note in notes:
