@@ -346,6 +346,25 @@ def test_unless_valleys_of_the_likeliest_level_are_known_the_band_decides():
     assert choose(levels, "auto", 0.01, 20) == 1
 
 
+@pytest.mark.parametrize(("likelier", "winner"), [(5.9, 0), (6.1, 1)])
+def test_clusters_without_a_row_between_them_are_not_cut_further(likelier, winner):
+    """A hundred rows: six nats more have to be gained, and (0 + 3)/(9 + 3) = 1/4."""
+    clear, finer = with_valleys(10, 10, 5.0), with_valleys(11, 11, 5.0 + likelier)
+    clear = replace(clear, valleys=np.tile([0.0, 9.0, 9.0], (10, 1)))
+    finer = replace(finer, sizes=np.full(11, 100 / 11))
+    assert choose([clear, finer], "auto", 0.01, 20) == winner
+    # One row in the middle of a single pair is enough to look for more.
+    clear.valleys[3, 0] = 1.0
+    assert choose([clear, finer], "auto", 0.01, 20) == 1
+
+
+def test_of_several_clear_levels_the_likeliest_wins():
+    levels = [with_valleys(k, k, float(k)) for k in (3, 5, 4)]
+    levels = [replace(e, valleys=np.tile([0.0, 9.0, 9.0], (e.k, 1))) for e in levels]
+    rows = [replace(level, sizes=np.full(level.k, 100 / level.k)) for level in levels]
+    assert choose(rows, "auto", 0.01, 20) == 1
+
+
 def test_a_level_near_the_end_of_the_path_is_not_confirmed():
     coarse, fine = with_valleys(2, 2, 0.0, silhouette=0.6), with_valleys(8, 8, 5.0)
     assert choose([coarse, fine], "auto", 0.01, 11) == 1

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl._typing import Bools, Floats, Ints
 from afcl.core.protocol import PathLevel, Scores
 from afcl.kernels import crowding
 from afcl.registry import AUTO
@@ -43,6 +43,11 @@ DEEP, FEW = 0.75, 3.0
 CONFIRMED = 0.7
 #: Where valleys are all there is to go by, clusters are parted if this share have one.
 ALL_PARTED = 0.8
+#: Clusters with hardly a row between them, by the same share, are not cut further: what
+#: is long and not round is likelier in pieces, too,
+CLEAR = 0.25
+#: unless pieces are likelier by so much, in nats a row.
+MUCH_LIKELIER = 0.06
 #: A variance below this counts as this: rows that coincide would be infinitely likely.
 LEAST_VARIANCE = 1e-12
 
@@ -137,16 +142,20 @@ def choose(levels: Sequence[PathLevel], criterion: str, band: float, most: int) 
 
     `auto` looks at the likeliest levels (by the BIC of own variances) and takes, of
     those that the valleys between their clusters confirm, the one with the largest
-    silhouette. If there are none, or valleys are not known, it takes the levels whose
-    :func:`worth` lies within `band` of the best and among these the largest sum of
-    normalised BIC and simplified silhouette. `most` is the largest k of the path.
+    silhouette; before that, a level that is nearly as likely and whose clusters have
+    hardly a row between them. If there are none, or valleys are not known, it takes the
+    levels whose :func:`worth` lies within `band` of the best and among these the
+    largest sum of normalised BIC and simplified silhouette. `most` is the largest k of
+    the path.
     """
     if criterion != AUTO:
         return _best(levels, criterion)
-    confirmed = _confirmed(levels, most)
-    if confirmed.size:
-        best = _best([levels[i] for i in confirmed], "silhouette")
-        return int(confirmed[best])
+    for found, index in (
+        (_clear(levels, most), "free_bic"),
+        (_confirmed(levels, most), "silhouette"),
+    ):
+        if found.size:
+            return int(found[_best([levels[i] for i in found], index)])
     value = worth(levels, criterion)
     inside = np.flatnonzero(value >= value.max() - band)
     likely = goodness(levels, "bic")[inside]
@@ -176,13 +185,36 @@ def _confirmed(levels: Sequence[PathLevel], most: int) -> Ints:
 
     There are none unless one of them is about as likely as the likeliest of all.
     """
-    likely, silhouette = (goodness(levels, i) for i in ("free_bic", "silhouette"))
-    near = LIKELY * max(level.sizes.sum() for level in levels)
-    held = silhouette >= silhouette.max() - DROP
-    held &= [_is_confirmed(level, most) for level in levels]
+    likely, near = _likelihoods(levels, LIKELY)
+    held = _may_win(levels, most)
     if not held.any() or likely[held].max() < likely.max() - near:
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero(held & (likely >= likely[held].max() - near))
+
+
+def _clear(levels: Sequence[PathLevel], most: int) -> Ints:
+    """Return the positions of levels all of whose clusters are clear of the next.
+
+    There are none if another level is much likelier.
+    """
+    likely, near = _likelihoods(levels, MUCH_LIKELIER)
+    held = _may_win(levels, most) & (likely >= likely.max() - near)
+    held &= [bool((depths(level.valleys) <= CLEAR).all()) for level in levels]
+    return np.flatnonzero(held)
+
+
+def _likelihoods(levels: Sequence[PathLevel], nats: float) -> tuple[Floats, float]:
+    """Return the BIC with own variances, and what so many nats a row are of it."""
+    rows = max(float(level.sizes.sum()) for level in levels)
+    return goodness(levels, "free_bic"), nats * rows
+
+
+def _may_win(levels: Sequence[PathLevel], most: int) -> Bools:
+    """Return which levels valleys confirm and silhouettes do not speak against."""
+    silhouette = goodness(levels, "silhouette")
+    held: Bools = silhouette >= silhouette.max() - DROP
+    held &= [_is_confirmed(level, most) for level in levels]
+    return held
 
 
 def _is_confirmed(level: PathLevel, most: int) -> bool:

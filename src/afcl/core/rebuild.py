@@ -161,9 +161,21 @@ def _candidates(
         kept = {i for i in kept if good[i] >= good.max() - params.prune}
     kept.add(choose(levels, params.criterion, params.band, most))
     if params.criterion == AUTO:
+        peak = _next_peak(good, kept)
         likely = np.argsort(-goodness(levels, "free_bic"), kind="stable")
-        kept.update(likely[:BY_FREE_BIC].tolist())
+        kept.update(likely[: BY_FREE_BIC - len(peak)].tolist(), peak)
     return tuple(levels[i] for i in sorted(kept))
+
+
+def _next_peak(good: Floats, kept: set[int]) -> list[int]:
+    """Return the best level above its neighbours that is not kept, if there is one.
+
+    Where clusters are long, the likeliest levels are those that cut them up.
+    """
+    padded = np.concatenate([[-np.inf], good, [-np.inf]])
+    peaks = np.flatnonzero((good > padded[:-2]) & (good > padded[2:]))
+    free = [i for i in peaks.tolist() if i not in kept]
+    return [max(free, key=lambda i: float(good[i]))] if free else []
 
 
 def _update_candidates(state: ServerState) -> ServerState:
