@@ -96,3 +96,12 @@ def test_no_clusters_stay_none(change):
 def test_k_stays_if_more_were_allowed(found):
     for X, owner, k in found:
         assert k_of(X, owner, max_clusters=40) == k
+
+
+def test_ten_gaussians_of_which_every_site_has_some(seed):
+    """Eight standard deviations apart, five by two: long in the common scale."""
+    rng = np.random.default_rng(seed)
+    spots = 8.0 * np.array([[i % 5, i // 5] for i in range(10)])
+    rows = np.concatenate([rng.normal(spot, 1.0, (50, 2)) for spot in spots])
+    owners = rng.permutation(np.arange(500) % 10)
+    assert AFCL(random_state=seed).fit(rows, clients=owners).n_clusters_ == 10

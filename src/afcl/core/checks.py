@@ -22,7 +22,7 @@ from afcl.core.cell_checks import (
     lie_around,
     most_cells,
 )
-from afcl.core.indices import BY_FREE_BIC
+from afcl.core.indices import BY_FREE_BIC, BY_PEAK
 from afcl.core.messages import (
     Cells,
     Hello,
@@ -262,8 +262,8 @@ def _check_number(state: ServerState, found: int, now: bool) -> None:
 
 def most_levels(params: DefaultParams) -> int:
     """Return the most candidate levels that clients are asked about at once."""
-    by_bic = BY_FREE_BIC if params.criterion == AUTO else 0
-    return params.candidates + 1 + by_bic
+    by_rule = BY_FREE_BIC + BY_PEAK if params.criterion == AUTO else 0
+    return params.candidates + 1 + by_rule
 
 
 def _most_seeds(params: DefaultParams) -> int:

@@ -29,6 +29,8 @@ TIE = 1e-9
 PER_FOLD = 0.02
 #: Levels that are candidates because of the BIC with own variances.
 BY_FREE_BIC = 4
+#: Levels that are because they are a peak of the silhouette.
+BY_PEAK = 1
 #: Levels whose BIC with own variances is this close to the best, in nats a row, are
 #: equally likely.
 LIKELY = 0.005

@@ -14,7 +14,7 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.cells import pool
 from afcl.core.condense import condense_cells
-from afcl.core.indices import BY_FREE_BIC, INDICES, choose, goodness, worth
+from afcl.core.indices import BY_FREE_BIC, BY_PEAK, INDICES, choose, goodness, worth
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.path import (
@@ -161,21 +161,21 @@ def _candidates(
         kept = {i for i in kept if good[i] >= good.max() - params.prune}
     kept.add(choose(levels, params.criterion, params.band, most))
     if params.criterion == AUTO:
-        peak = _next_peak(good, kept)
         likely = np.argsort(-goodness(levels, "free_bic"), kind="stable")
-        kept.update(likely[: BY_FREE_BIC - len(peak)].tolist(), peak)
+        kept.update(likely[:BY_FREE_BIC].tolist())
+        kept.update(_next_peaks(good, kept)[:BY_PEAK])
     return tuple(levels[i] for i in sorted(kept))
 
 
-def _next_peak(good: Floats, kept: set[int]) -> list[int]:
-    """Return the best level above its neighbours that is not kept, if there is one.
+def _next_peaks(good: Floats, kept: set[int]) -> list[int]:
+    """Return the levels above their neighbours that are not kept, the best first.
 
     Where clusters are long, the likeliest levels are those that cut them up.
     """
     padded = np.concatenate([[-np.inf], good, [-np.inf]])
     peaks = np.flatnonzero((good > padded[:-2]) & (good > padded[2:]))
     free = [i for i in peaks.tolist() if i not in kept]
-    return [max(free, key=lambda i: float(good[i]))] if free else []
+    return sorted(free, key=lambda i: -float(good[i]))
 
 
 def _update_candidates(state: ServerState) -> ServerState:
