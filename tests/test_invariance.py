@@ -98,6 +98,7 @@ def test_k_stays_if_more_were_allowed(found):
         assert k_of(X, owner, max_clusters=40) == k
 
 
+@pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
 def test_ten_gaussians_of_which_every_site_has_some(seed):
     """Eight standard deviations apart, five by two: long in the common scale."""
     rng = np.random.default_rng(seed)
