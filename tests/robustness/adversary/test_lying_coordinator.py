@@ -23,7 +23,7 @@ from afcl.audit.liar import bisect_column, many_levels, regroup
 from afcl.audit.liar_of_sums import puppets, two_time_pad
 from afcl.audit.victims import bounds_of, joined, terms_for
 from afcl.core.messages import Plan
-from afcl.core.terms import AskAnnouncement, AskHello, AskStep
+from afcl.core.terms import AskAnnouncement, AskHello, AskStep, Category
 from afcl.scale import Box
 
 #: Two digits of a masked sum are lost to rounding.
@@ -80,6 +80,17 @@ def test_nobody_at_dp_tells_extremes(tmp_path, seed):
     said = victim.ask(AskAnnouncement("run", extremes=True))
     told = [] if said is None else [*said.low, *said.high, *said.middle]
     assert not told, f"{len(told)} extremes and medians were told"
+
+
+def test_no_row_decides_at_dp_whether_a_column_is_a_category(tmp_path):
+    """90 values in 100 rows may be names of kinds, 91 are not: one row told which."""
+    said: list[Any] = []
+    for different in (90, 91):
+        rows = np.arange(100.0)[:, None] % different
+        victim = joined(tmp_path / f"site {different}" / "out", rows, privacy="dp(1)")
+        asked = AskAnnouncement("run", extremes=False, categories=(Category("c0"),))
+        said.append(victim.ask(asked))
+    assert said[0].categories == said[1].categories == (Category("c0"),)
 
 
 def test_sorting_the_rows_anew_buys_no_further_synopsis(tmp_path, seed):
