@@ -14,6 +14,7 @@ from afcl.audit import audit
 from afcl.audit.lies import LIES, lies_at
 from afcl.audit.scene import MOST_ROWS, MOST_SITES, drawn
 from afcl.core import client
+from afcl.privacy import ledger
 from afcl.privacy.ledger import Ledger
 from afcl.privacy.levels import parse_level
 from afcl.runtime.live import introduction, member
@@ -94,6 +95,16 @@ def test_groups_for_whoever_asks_are_caught(seed, only, monkeypatch):
     only("other groups")
     lies, _ = told("grouped(5)", seed)
     assert lies["other groups"].share > 0.05
+
+
+def test_groups_of_every_size_in_the_agreement_are_caught(seed, only, monkeypatch):
+    monkeypatch.setattr(ledger, "_check_way", lambda account, release: None)
+    only("other sizes")
+    for level in ("grouped(5)", "secure+grouped(5)"):
+        lies, _ = told(level, seed)
+        assert lies["other sizes"].share > 0.5
+        assert lies["other sizes"].what == "answers"
+        assert lies["other sizes"].broken
 
 
 def test_levels_that_nobody_checks_are_caught(seed, only, monkeypatch):

@@ -247,6 +247,15 @@ def test_afcl_run_takes_the_level(files, tmp_path, capsys, level, more, words):
     assert result["parameters"]["privacy"].startswith(level.split("(")[0])
 
 
+def test_seeded_noise_is_not_said_to_hide_anything(files, tmp_path, capsys):
+    words = ("--out", tmp_path / "o", "--privacy", "dp(8)", "--seeded-noise", *BOUNDS)
+    code, out, err = call(capsys, "run", *files, *words)
+    assert code == 0, err
+    assert "hides every single row" not in out
+    assert "whoever knows the seed can take the noise off again." in out
+    assert "simulated, not a guarantee." in out
+
+
 @pytest.mark.parametrize(
     ("more", "text"),
     [

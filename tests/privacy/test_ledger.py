@@ -190,6 +190,18 @@ def test_only_so_many_runs_say_something_that_has_no_epsilon(tmp_path):
         ledger.charge(ROWS, "groups of 10", run="f")
 
 
+def test_what_every_run_hears_is_told_in_one_way(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.json", None, runs=50)
+    ledger.charge(ROWS, "extremes of groups of 5 rows")
+    ledger.charge(ROWS, "groups of 6", run="a")  # counted by runs
+    for again in (ROWS, DataSet("rows", ("s",)), DataSet("copy", ("r",))):
+        with pytest.raises(Overdrawn, match="groups of 5 rows were told before") as no:
+            ledger.charge(again, "extremes of groups of 6 rows")
+        assert "\n" not in str(no.value)
+        ledger.again(again, "extremes of groups of 5 rows", 0.0, "")
+    ledger.charge(OTHER, "extremes of groups of 6 rows")
+
+
 def test_what_must_be_made_anew_is_paid_for_again():
     ledger = Ledger(None, budget=None)
     for times in range(3):

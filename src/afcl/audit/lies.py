@@ -134,6 +134,13 @@ LIES = (
         telling.regroup,
     ),
     Lie(
+        "other sizes",
+        lambda level: not level.private,
+        f"agreed on scales {TIMES} times more, by groups of other sizes each time",
+        "extremes and medians are told in one way, whoever asks",
+        telling.other_sizes,
+    ),
+    Lie(
         "further runs",
         lambda level: not level.private,
         "ran again on the same rows, with other seeds",

@@ -71,5 +71,7 @@ def of_extremes(level: Level, run: Tapped) -> tuple[str, ...]:
             exact += int((ranges.high == np.nanmax(site.rows, axis=0)).sum())
     if not exact:
         return ()
-    shared = " (values that several rows share)" if level.group else ""
+    # A run in one process asks for no medians, so that there are none to be counted.
+    more = ", and between machines the medians too"
+    shared = " (values that several rows share)" if level.group else more
     return (f"{exact} column extremes of sites were told exactly{shared}",)

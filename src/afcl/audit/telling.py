@@ -134,6 +134,22 @@ def regroup(scene: Scene) -> Learned:
     )
 
 
+def other_sizes(scene: Scene) -> Learned:
+    """Agree on scales in run after run, each of groups a little larger."""
+    least, beyond = max(scene.level.group, 1), 0
+    for site in range(len(scene.tables)):
+        heard = set()
+        for number in range(TIMES + 1):
+            run = f"run {number}"
+            asked = AskAnnouncement(run, extremes=True, group=least + number)
+            said = scene.victim(site, run).ask(asked)
+            if said is not None:
+                parts = said.low, said.high, said.middle
+                heard.add(b"".join(part.tobytes() for part in parts))
+        beyond += max(0, len(heard) - 1)
+    return Learned(beyond, TIMES * len(scene.tables), "answers")
+
+
 # ------------------------------------------------------------------ secure
 
 

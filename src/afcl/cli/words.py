@@ -18,6 +18,8 @@ from afcl.reliance import (
 
 #: What is said of the rows if the method is a rival.
 RIVAL_SENT = "docs/methods.md says what this method uploads"
+#: What is said instead of a level's own words if its noise can be repeated.
+SEEDED_SENT = "whoever knows the seed can take the noise off again"
 
 
 def found_nothing(result: dict[str, Any]) -> bool:
@@ -105,7 +107,11 @@ def note_in_words(result: dict[str, Any]) -> list[str]:
 def _sent(result: dict[str, Any]) -> str:
     """Say what left the sites."""
     level = result["parameters"]["privacy"]
-    return RIVAL_SENT if level == "rival" else LEVELS[_family(level)].sent
+    if level == "rival":
+        return RIVAL_SENT
+    known = LEVELS[_family(level)]
+    seeded = known.noisy and result["parameters"].get("seeded_noise")
+    return SEEDED_SENT if seeded else known.sent
 
 
 def _family(level: str) -> str:

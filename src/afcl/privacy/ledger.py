@@ -148,7 +148,8 @@ class Ledger:
         mu : float
             What it costs, in Gaussian differential privacy; 0 if that has no measure.
         run : str
-            To whom: a run; "" of what is the same in every run.
+            To whom: a run; "" of what is the same in every run, and therefore told in
+            one way only.
         """
         if not (mu >= 0 and math.isfinite(mu)):
             raise InputError(f"a release costs mu = {mu}: it must not be negative")
@@ -190,10 +191,12 @@ class Ledger:
         self._write(_with(accounts, own))
 
     def _check(self, account: Account, release: Release) -> None:
-        """Refuse what would exceed the budget, or the number of runs."""
+        """Refuse what exceeds the budget or the number of runs, or is told already."""
         if release.mu > 0:
             self._check_budget(account, release)
-        elif self.runs is not None and release.run:
+        elif not release.run:
+            _check_way(account, release)
+        elif self.runs is not None:
             runs = {r.run for r in account.released if r.run and not r.mu}
             if len(runs | {release.run}) > max(self.runs, len(runs)):
                 raise Overdrawn(
@@ -247,6 +250,21 @@ AGAIN = ", anew "
 
 def _is_of(known: str, purpose: str) -> bool:
     return known == purpose or known.startswith(purpose + AGAIN)
+
+
+def _check_way(account: Account, release: Release) -> None:
+    """Refuse another way to tell what is the same in every run, however many may be.
+
+    No run is counted for it: without this it could be asked for ever.
+    """
+    told = [r.purpose for r in account.released if not (r.run or r.mu)]
+    ways = dict.fromkeys(purpose.partition(AGAIN)[0] for purpose in told)
+    if ways and release.purpose.partition(AGAIN)[0] not in ways:
+        raise Overdrawn(
+            f"{next(iter(ways))} were told before, and {release.purpose} would tell "
+            "single rows by their differences: ask for the same again, or give public "
+            "bounds (--ranges)"
+        )
 
 
 def _found(accounts: Accounts, about: Account) -> tuple[Account, Accounts]:

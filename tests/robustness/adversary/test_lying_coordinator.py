@@ -8,6 +8,8 @@ learns. A site that refuses is the defence; the test does not care how.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.robustness.adversary.victims import (
@@ -21,7 +23,7 @@ from afcl.audit.liar import bisect_column, many_levels, regroup
 from afcl.audit.liar_of_sums import puppets, two_time_pad
 from afcl.audit.victims import bounds_of, joined, terms_for
 from afcl.core.messages import Plan
-from afcl.core.terms import AskAnnouncement, AskHello, AskStep
+from afcl.core.terms import AskAnnouncement, AskHello, AskStep, Category
 from afcl.scale import Box
 
 #: Two digits of a masked sum are lost to rounding.
@@ -80,6 +82,17 @@ def test_nobody_at_dp_tells_extremes(tmp_path, seed):
     assert not told, f"{len(told)} extremes and medians were told"
 
 
+def test_no_row_decides_at_dp_whether_a_column_is_a_category(tmp_path):
+    """90 values in 100 rows may be names of kinds, 91 are not: one row told which."""
+    said: list[Any] = []
+    for different in (90, 91):
+        rows = np.arange(100.0)[:, None] % different
+        victim = joined(tmp_path / f"site {different}" / "out", rows, privacy="dp(1)")
+        asked = AskAnnouncement("run", extremes=False, categories=(Category("c0"),))
+        said.append(victim.ask(asked))
+    assert said[0].categories == said[1].categories == (Category("c0"),)
+
+
 def test_sorting_the_rows_anew_buys_no_further_synopsis(tmp_path, seed):
     rows, rng = iris_like(seed), np.random.default_rng(seed)
     kept = {"privacy": "dp(1)", "budget": 1.0, "ledger": str(tmp_path / "ledger.json")}
@@ -102,6 +115,72 @@ def test_rows_are_not_grouped_anew_for_whoever_asks(tmp_path, seed, table):
     rows = table(seed)
     victim = joined(tmp_path / "a" / "out", rows, privacy="grouped(5)")
     assert not regroup(victim, rows, most=120)
+
+
+def sums_that_fit(told, m):
+    """Return what the sum of m whole numbers may be of which this was told.
+
+    It is their mean less a standard deviation, whose square is in steps of 4.
+    """
+    sums = np.arange(100 * m)
+    apart = sums / m - told
+    steps = apart**2 / 4
+    return sums[(apart > -1e-9) & (np.abs(steps - np.rint(steps)) < 1e-6)]
+
+
+def next_rows(said, m):
+    """Return the row that the outermost m + 1 have and the outermost m lack."""
+    for sign, name in ((1, "low"), (-1, "high")):
+        few, more = (
+            sums_that_fit(sign * getattr(said[each], name)[0] + 100 * (sign < 0), each)
+            for each in (m, m + 1)
+        )
+        if len(few) == len(more) == 1:
+            row = more[0] - few[0]
+            yield row if sign > 0 else 100 - row
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["joined anew", "stays"])
+@pytest.mark.parametrize("privacy", ["grouped(5)", "secure"])
+def test_scales_are_not_agreed_on_by_groups_of_every_size(
+    tmp_path, seed, privacy, stays
+):
+    """Extremes of groups of 5, 6, … rows tell the sixth row, the seventh, and so on.
+
+    Whoever asks is in a new run each time, and goes no further than the agreement.
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.clip(np.round(rng.normal(50, 15, (40, 1))), 18, 95)
+    kept = {"privacy": privacy, "runs": 1, "stays": stays}
+    said: dict[int, Any] = {}
+    for m in range(5, 20):
+        run = f"answers.{m}" if stays else f"run {m}"
+        if not (stays and said):
+            victim = joined(tmp_path / "a" / f"out {m}", rows, **kept)
+        answer = victim.ask(AskAnnouncement(run, extremes=True, group=m))
+        if answer is not None:
+            said[m] = answer
+    known = [row for m in said if m + 1 in said for row in next_rows(said, m)]
+    assert len(said) > 0
+    right = np.isin(known, rows).sum()
+    assert not known, f"{right} of {len(known)} guesses at 40 rows are right"
+
+
+def test_a_later_run_hears_the_same_extremes_and_medians(tmp_path, seed):
+    """Of the same groups: also if the rows have another order, or another name."""
+    rows, rng = iris_like(seed), np.random.default_rng(seed)
+    heard: list[Any] = []
+    for run in range(3):
+        kept = {"privacy": "grouped(5)", "runs": 1, "dataset": f"copy {run}"}
+        victim = joined(tmp_path / f"site {run}" / "out", rows, **kept)
+        heard.append(victim.ask(AskAnnouncement(f"run {run}", extremes=True, group=5)))
+        anew = joined(tmp_path / f"site {run}" / "again", rows, **kept)
+        assert anew.ask(AskAnnouncement(f"again {run}", True, group=6)) is None
+        rows = rng.permutation(rows)
+    for each in heard[1:]:
+        assert np.array_equal(each.low, heard[0].low)
+        assert np.array_equal(each.high, heard[0].high)
+        assert np.array_equal(each.middle, heard[0].middle)
 
 
 def test_a_column_that_comes_twice_is_refused(tmp_path, seed):

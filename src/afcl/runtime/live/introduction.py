@@ -41,6 +41,7 @@ def introduction(
 
     if not asked.extremes:
         return _with_levels(member, own, asked, make())
+    # Once for all runs and in one way: groups of other sizes differ by single rows.
     of = f"groups of {group} rows" if group > 1 else "rows"
     kept = replace(views, run="")(f"extremes and medians of {of}", make)
     units = plain_units(kept.columns, member.units)

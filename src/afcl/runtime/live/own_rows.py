@@ -148,14 +148,14 @@ class SiteRows:
         feature, places = self._levels(column)
         if column in self.declared:
             levels = list(feature.levels)
+        elif names == DECLARED:
+            return ()  # whatever the rows are: none of them may decide it
         else:
             counts = np.bincount(places[places >= 0].astype(np.int64))
             pairs = zip(feature.levels, counts.tolist(), strict=False)
             texts = Texts(dict(pairs))
             if texts.all_differ:
                 return None
-            if names == DECLARED:
-                return ()
             levels = [level for level, n in texts.levels.items() if n >= least]
         fit = [" ".join(level.split()) for level in levels]
         fit = [level for level in fit if level.isprintable() and len(level) <= LONGEST]
