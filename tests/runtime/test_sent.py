@@ -233,5 +233,27 @@ def test_a_site_that_has_sent_nothing(tmp_path, capsys):
     assert told(capsys, folders[100]) == "nothing has left this site\n"
 
 
+def test_a_damaged_record_does_not_say_that_nothing_has_left(tmp_path, capsys):
+    _, folders = write_sites(tmp_path)
+    path = folders[100] / SENT
+    path.write_text("no line of ours\n")
+    for words in ((), ("--json",)):
+        with pytest.raises(SystemExit) as ended:
+            main(["log", str(folders[100]), *words])
+        out, err = capsys.readouterr()
+        assert ended.value.code == 2
+        assert f"line 1 of {path} cannot be read" in out
+        assert "nothing has left" not in out
+        assert "is damaged (1 of its lines cannot be read)" in err
+        assert ("what has left this site is not known" in out) is (not words)
+    answer(folders[100], ASK)
+    with pytest.raises(SystemExit) as ended:
+        main(["log", str(folders[100])])
+    out, _ = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "has sent 1 messages" in out  # what is known is said
+    assert "not known" not in out
+
+
 def test_a_folder_of_something_else(tmp_path, capsys):
     assert "give the --out of 'afcl join'" in told(capsys, tmp_path, code=2)

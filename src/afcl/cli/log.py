@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from afcl.exceptions import InputError
 from afcl.texts import plain
 
 if TYPE_CHECKING:
@@ -41,9 +42,15 @@ def log(folder: Folder, as_json: AsJson = False) -> None:
             "damaged": damaged,
         }
         typer.echo(json.dumps(content, indent=2))
-        return
-    for line in in_words(sent, damaged, spent):
-        typer.echo(line)
+    else:
+        for line in in_words(sent, damaged, spent):
+            typer.echo(line)
+    if damaged:
+        raise InputError(
+            f"the record in {folder} is damaged ({len(damaged)} of its lines cannot be "
+            "read), so more has left than is shown: compare it with the one in the "
+            "site's home, or with a copy"
+        )
 
 
 def totals(sent: list[Sent]) -> list[dict[str, Any]]:
@@ -75,7 +82,8 @@ def in_words(
             f"to {to} (run {run})"
         )
     if not sent:
-        yield "nothing has left this site"
+        known = "what has left this site is not known"
+        yield known if damaged else "nothing has left this site"
     for account in spent:
         yield from _account_in_words(account)
 
