@@ -102,3 +102,13 @@ def test_an_export_into_nowhere(done, tmp_path, capsys):
     code, _, err = call(capsys, "export", done, "--to", "json", "--out", path)
     assert code == 2
     assert "is no folder" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"), [("run", "gpu"), ("join", "gpu"), ("export", "export")]
+)
+def test_help_names_extras_in_brackets(capsys, monkeypatch, command, extra):
+    monkeypatch.setenv("COLUMNS", "300")
+    code, out, _ = call(capsys, command, "--help")
+    assert code == 0
+    assert f"pip install 'afcl[{extra}]'" in out
