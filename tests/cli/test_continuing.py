@@ -16,7 +16,12 @@ from afcl.cli import main
 from afcl.cli.continuing import Served
 from afcl.cli.waiting import Waiting
 from afcl.exceptions import InputError
-from afcl.runtime.live.membership import JOINED, Membership, keep_membership
+from afcl.runtime.live.membership import (
+    JOINED,
+    Membership,
+    keep_membership,
+    open_membership,
+)
 from afcl.runtime.live.server import RunPlan
 
 
@@ -196,6 +201,29 @@ def test_a_site_may_follow_its_coordinator_and_keep_more(
     words = ("join", "other:2", *JOIN[2:], "--insecure", "--keep-sent")
     assert typed(capsys, *words) == STARTED
     assert launcher.joined == [("other:2", None, None, 0)]
+
+
+def test_a_site_remembers_its_home(
+    capsys: pytest.CaptureFixture[str],
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Also one that was not typed: elsewhere its account would begin anew."""
+    assert typed(capsys, *JOIN, "--insecure") == STARTED
+    assert open_membership(tmp_path / "mine").home == str(home.resolve())
+    monkeypatch.setenv("AFCL_HOME", str(tmp_path / "another"))
+    assert f"--home is {home.resolve()} in mine" in typed(capsys, *JOIN, "--insecure")
+    assert typed(capsys, *JOIN, "--insecure", "--home", home) == STARTED
+
+
+def test_a_site_of_an_older_version_is_given_its_home(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+):
+    told = Membership(str(tmp_path / "a.csv"), "a", run="run", state=JOINED)
+    keep_membership(tmp_path / "mine", told)
+    assert typed(capsys, *JOIN, "--insecure") == STARTED
+    assert open_membership(tmp_path / "mine").home == str(home.resolve())
 
 
 def test_a_coordinator_is_waited_for_with_one_line():

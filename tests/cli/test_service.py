@@ -93,6 +93,10 @@ def test_an_image_has_the_versions_that_are_installed(
     (run,) = re.findall(r"^RUN ((?:.*\\\n)*.*)", text, re.MULTILINE)
     installed = shlex.split(run.replace("\\\n", " "))[3:]
     assert installed == pinned()
+    extras = pinned()[0].removeprefix("afcl").partition("==")[0]
+    wheel = f"afcl-{__version__}-py3-none-any.whl"
+    assert f"# COPY {wheel} /tmp/\n# RUN pip install --no-cache-dir " in text
+    assert f"'/tmp/{wheel}{extras}' \\\nRUN pip install" in text
     assert "AFCL_HOME" not in text
     assert "ENV AFCL_HOME=" in told(capsys, *SITE, "--insecure", "--docker")
 
@@ -129,6 +133,8 @@ def test_a_compose_file_of_a_coordinator():
     assert made["user"] == "1:2"
     assert made["command"][:3] == ["serve", "--out", 'a "b": $$HOME #é']
     assert made["volumes"] == ["/x y:/x y"]
+    # What is refused would be refused for ever: compose knows no exit codes.
+    assert made["restart"] == "on-failure:5"
 
 
 #: What may begin a line of a Dockerfile; ours uses these.

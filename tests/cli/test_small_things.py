@@ -40,7 +40,7 @@ def done(files, tmp_path, capsys):
 @pytest.mark.parametrize(
     "command",
     [
-        ["serve", "--out", "new", "--insecure", "--port", "0"],
+        ["serve", "--out", "new", "--insecure", "--port", "1"],
         ["serve", "--out", "new"],
         [
             *("join", "localhost:1", "--data", "a.csv", "--name", "a"),
@@ -102,3 +102,21 @@ def test_an_export_into_nowhere(done, tmp_path, capsys):
     code, _, err = call(capsys, "export", done, "--to", "json", "--out", path)
     assert code == 2
     assert "is no folder" in err
+
+
+@pytest.mark.parametrize("port", [0, 99999])
+def test_a_number_that_is_no_port_leaves_nothing_behind(tmp_path, capsys, port):
+    code, _, err = call(capsys, "serve", "--out", tmp_path / "new", "--port", port)
+    assert code == 2
+    assert f"'--port': {port} is not in the range" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"), [("run", "gpu"), ("join", "gpu"), ("export", "export")]
+)
+def test_help_names_extras_in_brackets(capsys, monkeypatch, command, extra):
+    monkeypatch.setenv("COLUMNS", "300")
+    code, out, _ = call(capsys, command, "--help")
+    assert code == 0
+    assert f"pip install 'afcl[{extra}]'" in out

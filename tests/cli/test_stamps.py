@@ -68,6 +68,14 @@ def test_the_last_line_of_a_lasting_command_is_stamped_too(tmp_path: Path):
     assert re.fullmatch(STAMP + "afcl: give --out DIR .*\n", done.stderr)
 
 
+@pytest.mark.parametrize("command", ["serve", "join"])
+def test_help_is_no_log(tmp_path: Path, command: str):
+    done = ran(tmp_path, command, "--help")
+    assert done.returncode == 0
+    assert f"Usage: afcl {command}" in done.stdout
+    assert re.search(STAMP, done.stdout) is None
+
+
 def test_other_commands_are_as_they_were(tmp_path: Path):
     assert ran(tmp_path, "status", "nothing").stderr.startswith("afcl: ")
 

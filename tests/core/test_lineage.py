@@ -173,6 +173,26 @@ def test_the_last_answer_is_compared_by_its_centres_once_its_cells_are_forgotten
     assert lineage.without("nobody").last is lineage.last
 
 
+def test_a_forgotten_answer_is_not_told_by_how_far_clusters_moved():
+    lineage = Lineage().followed(answer(FOUR), [100] * 4, ["x", "y"])
+    moved = answer([(5, 0), *FOUR[1:]])
+    known = lineage.followed(moved, [100] * 4, ["x"]).answers[-1]
+    assert [change.kind for change in known.changes] == ["drifted"]
+    rest = lineage.without("y").followed(moved, [100] * 4, ["x"])
+    assert rest.answers[-1].changes == ()
+
+
+def test_nothing_to_compare_with_is_kept_of_a_forgotten_answer():
+    lineage = Lineage().followed(answer(FOUR), [100] * 4, ["x", "y"])
+    assert lineage.at_rest() is lineage
+    assert Lineage().at_rest() == Lineage()
+    rest = lineage.without("y").at_rest()
+    assert rest.last is None
+    assert rest.parts()[1] == {}
+    after = rest.followed(answer(FOUR), [100] * 4, ["x"]).answers[-1]
+    assert (after.names, after.changes) == (("c4", "c5", "c6", "c7"), ())
+
+
 @pytest.mark.parametrize("forgotten", ["", "y"])
 @pytest.mark.parametrize("centers", [False, True])
 def test_a_lineage_survives_its_parts(forgotten, centers):

@@ -207,9 +207,52 @@ def test_the_log_in_words_and_as_json(tmp_path, capsys, home):
     assert len(content["totals"]) == len(content["ledger"]) == len(folders)
 
 
+def test_a_site_that_stays_sees_its_account(tmp_path, capsys, monkeypatch):
+    """Its rows are known by those of its answers, and its home by its folder."""
+    _, folders = write_sites(tmp_path)
+    joined(folders, stays=True, runs=5, home=str(tmp_path / "own"))
+    for number in (1, 2):
+        options = {"privacy": "summary"}
+        run = plan(tmp_path / f"run{number}", options=options, run=f"fed.{number}")
+        serve_run(ListEngine(folders), run)
+    monkeypatch.setenv("AFCL_HOME", str(tmp_path / "of another shell"))
+    member = open_membership(folders[100])
+    assert (member.rows, member.fingerprint, member.begun) == ("", "", 2)
+    text = told(capsys, folders[100])
+    assert "epsilon 0 is spent; 2 of 5 runs have told something" in text
+    (account,) = json.loads(told(capsys, folders[100], "--json"))["ledger"]
+    assert (account["runs"], account["runs_allowed"]) == (2, 5)
+    # Of a home nobody knows what is allowed.
+    for account in json.loads(told(capsys, tmp_path / "own", "--json"))["ledger"]:
+        assert (account["runs"], account["runs_allowed"]) == (2, None)
+    assert "; 2 runs have told something" in told(capsys, tmp_path / "own")
+
+
 def test_a_site_that_has_sent_nothing(tmp_path, capsys):
     _, folders = write_sites(tmp_path)
     assert told(capsys, folders[100]) == "nothing has left this site\n"
+
+
+def test_a_damaged_record_does_not_say_that_nothing_has_left(tmp_path, capsys):
+    _, folders = write_sites(tmp_path)
+    path = folders[100] / SENT
+    path.write_text("no line of ours\n")
+    for words in ((), ("--json",)):
+        with pytest.raises(SystemExit) as ended:
+            main(["log", str(folders[100]), *words])
+        out, err = capsys.readouterr()
+        assert ended.value.code == 2
+        assert f"line 1 of {path} cannot be read" in out
+        assert "nothing has left" not in out
+        assert "is damaged (1 of its lines cannot be read)" in err
+        assert ("what has left this site is not known" in out) is (not words)
+    answer(folders[100], ASK)
+    with pytest.raises(SystemExit) as ended:
+        main(["log", str(folders[100])])
+    out, _ = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "has sent 1 messages" in out  # what is known is said
+    assert "not known" not in out
 
 
 def test_a_folder_of_something_else(tmp_path, capsys):

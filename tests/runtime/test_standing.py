@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -87,19 +89,19 @@ class Federation:
     def site(self, name, spots=SPOTS, **settings):
         folder = self.root / name
         folder.mkdir(parents=True, exist_ok=True)
-        write_rows(folder / "rows.csv", spots, seed=ord(name))
+        write_rows(folder / "rows.csv", spots, seed=ord(name[0]))
         settings = {"stays": True, "changed": True, "runs": 99, **settings}
         member = Membership(
             str(folder / "rows.csv"), name, home=str(folder / "home"), **settings
         )
         keep_membership(folder, member)
-        self.engine.folders[100 + ord(name)] = folder
+        self.engine.folders[100 + ord(name[0])] = folder
 
     def leaves(self, name):
-        self.engine.leaves[100 + ord(name)] = 0
+        self.engine.leaves[100 + ord(name[0])] = 0
 
     def returns(self, name):
-        del self.engine.leaves[100 + ord(name)]
+        del self.engine.leaves[100 + ord(name[0])]
 
     def serve(self, *then):
         """Serve; what follows is done one by one, each after an idle look."""
@@ -198,7 +200,50 @@ def test_forgotten_is_as_if_it_had_never_been_there(tmp_path, privacy):
     assert fed.result["scores"] == twin.result["scores"]
 
 
+def in_the_folder(folder, *wanted):
+    """Return the files that hold any of these bytes, packed arrays laid open."""
+    found = []
+    for path in filter(Path.is_file, folder.rglob("*")):
+        content = path.read_bytes()
+        if path.suffix == ".npz":
+            with np.load(path) as arrays:
+                content += b"".join(arrays[name].tobytes() for name in arrays.files)
+        if any(each in content for each in wanted):
+            found.append(path.name)
+    return found
+
+
 def test_what_is_left_of_a_forgotten_site(tmp_path):
+    """Right after it, whether or not there will be a next answer."""
+    fed = Federation(tmp_path, "abde")
+    fed.site("zoe", FAR)
+    fed.serve()
+    names, centers = fed.result["cluster_names"], fed.result["centers"]
+    assert len(names) == 5
+    (own,) = [center for center in centers if center[0] > 30]
+    traces = [b"zoe", *(np.float64(each).tobytes() for each in own)]
+    traces += [str(each).encode() for each in own]
+    held = in_the_folder(fed.folder, *traces)
+    assert {"lineage.npz", "lineage.json", "result.json"} <= set(held)
+    state = forget_site(fed.folder, State.read(fed.folder), "zoe")
+    assert in_the_folder(fed.folder, *traces) == []
+    first = answer_folder(fed.folder, 1)
+    left = {"answer": 1, "withdrawn": True, "cluster_names": names}
+    assert json.loads((first / "result.json").read_text()) == left == fed.result
+    kept = sorted(path.name for path in first.iterdir())
+    assert kept == ["lineage.json", "lineage.npz", "result.json"]
+    with np.load(first / "lineage.npz") as arrays:
+        assert arrays.files == []
+    assert state.has_forgotten("zoe")
+    # Nothing is left to compare with: no old name comes back.
+    fed.leaves("zoe")
+    fed.serve(lambda: None)
+    assert fed.result["answer"] == 2
+    assert not set(fed.result["cluster_names"]) & set(names)
+    assert fed.changes() == []
+
+
+def test_what_is_left_of_a_forgotten_site_when_there_is_a_next_answer(tmp_path):
     fed = Federation(tmp_path, "abcde")
     fed.serve(lambda: ask_to_forget(fed.folder, "c"))
     first = answer_folder(fed.folder, 1)
@@ -215,6 +260,29 @@ def test_what_is_left_of_a_forgotten_site(tmp_path):
     assert Answers.read(fed.folder, 2).roster == ("a", "b", "", "d", "e")
     before = fed.result["history"][0]
     assert (before["withdrawn"], before["sizes"]) == (True, [])
+
+
+def test_who_serves_meanwhile_still_knows_the_names(tmp_path):
+    fed = Federation(tmp_path, "abde")
+    fed.site("c", FAR)
+    fed.serve(lambda: ask_to_forget(fed.folder, "c"))
+    assert fed.changes() == ["c4 is gone"]
+    assert sorted(fed.result["cluster_names"]) == ["c0", "c1", "c2", "c3"]
+
+
+def test_how_far_it_is_names_no_forgotten_site(tmp_path):
+    fed = Federation(tmp_path, "abcde")
+    fed.serve()
+    state = replace(
+        State.read(fed.folder),
+        stage="pending",
+        reason="the rows of e have changed",
+        waiting_for=("d", "e"),
+        expected=("a", "e"),
+    )
+    state = forget_site(fed.folder, state, "e")
+    assert (state.waiting_for, state.expected) == (("d",), ("a",))
+    assert state.reason == "a site was forgotten"
 
 
 def test_a_forgotten_site_is_not_let_in_again(tmp_path):

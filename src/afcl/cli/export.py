@@ -27,9 +27,9 @@ def export(
         Path | None, typer.Option(help="The file; RESULT/model.FORMAT by default.")
     ] = None,
 ) -> None:
-    """Write scaling and nearest centre as ONNX, PMML or JSON.
+    r"""Write scaling and nearest centre as ONNX, PMML or JSON.
 
-    ONNX needs pip install 'afcl[export]'. See docs/how-to/export.md.
+    ONNX needs pip install 'afcl\[export]'. See docs/how-to/export.md.
     """
     from afcl.export import write_export
     from afcl.runtime.results import read_result

@@ -226,6 +226,7 @@ def join(
     from afcl.cli.attending import coming_back, take_part
     from afcl.privacy import parse_level
     from afcl.runtime.live.membership import Membership
+    from afcl.runtime.live.views import home_folder
 
     address = with_port(address)
     _check_keys(insecure, ca, key, members)
@@ -258,7 +259,7 @@ def join(
         one_cohort=one_cohort,
         budget=budget,
         runs=runs,
-        home=_resolved(home),
+        home=_resolved(home or home_folder()),
         ledger=_resolved(ledger),
         dataset=dataset,
         changed=changed or stay,
@@ -358,8 +359,10 @@ def _come_back(out: Path, asked: Membership) -> Membership:
     # How the rows are read may change at any time, where keys are (whether a name
     # belongs to another one the coordinator knows), where the coordinator is, and what
     # is kept.
+    before = open_membership(out)
     before = replace(
-        open_membership(out),
+        before,
+        home=before.home or asked.home,  # older versions kept it only if it was typed
         stream=asked.stream,
         device=asked.device,
         key=asked.key,

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from afcl.exceptions import InputError
 from afcl.texts import plain
 
 if TYPE_CHECKING:
     from afcl.privacy.ledger import Account, Ledger
+    from afcl.runtime.live.membership import Membership
     from afcl.runtime.live.sent import Sent
 
 Folder = Annotated[
@@ -40,9 +42,15 @@ def log(folder: Folder, as_json: AsJson = False) -> None:
             "damaged": damaged,
         }
         typer.echo(json.dumps(content, indent=2))
-        return
-    for line in in_words(sent, damaged, spent):
-        typer.echo(line)
+    else:
+        for line in in_words(sent, damaged, spent):
+            typer.echo(line)
+    if damaged:
+        raise InputError(
+            f"the record in {folder} is damaged ({len(damaged)} of its lines cannot be "
+            "read), so more has left than is shown: compare it with the one in the "
+            "site's home, or with a copy"
+        )
 
 
 def totals(sent: list[Sent]) -> list[dict[str, Any]]:
@@ -74,16 +82,20 @@ def in_words(
             f"to {to} (run {run})"
         )
     if not sent:
-        yield "nothing has left this site"
+        known = "what has left this site is not known"
+        yield known if damaged else "nothing has left this site"
     for account in spent:
         yield from _account_in_words(account)
 
 
 def _account_in_words(account: dict[str, Any]) -> Iterator[str]:
     limit = "" if account["budget"] is None else f" of {account['budget']:g}"
+    most = account["runs_allowed"]
+    allowed = "" if most is None else f" of {most}"
     yield (
         f"the ledger has {len(account['released'])} releases of "
-        f"{plain(account['data'])}; epsilon {account['epsilon']:.3g}{limit} is spent"
+        f"{plain(account['data'])}; epsilon {account['epsilon']:.3g}{limit} is spent; "
+        f"{account['runs']}{allowed} runs have told something without an epsilon"
     )
     for release in account["released"]:
         run = f" (run {plain(release['run'])})" if release["run"] else ""
@@ -112,10 +124,20 @@ def _spent(folder: Path) -> list[dict[str, Any]]:
     member = open_membership(folder)
     home = Path(member.home) if member.home else home_folder()
     path = Path(member.ledger) if member.ledger else home / LEDGER
-    ledger = Ledger(path, member.budget)
-    rows = tuple(mark for mark in (member.rows, member.fingerprint) if mark)
-    own = Account((member.dataset,) if member.dataset else (), rows)
+    ledger = Ledger(path, member.budget, runs=member.runs)
+    own = Account((member.dataset,) if member.dataset else (), _marks(folder, member))
     return [_shown(ledger, each) for each in ledger.accounts() if each.shares(own)]
+
+
+def _marks(folder: Path, member: Membership) -> tuple[str, ...]:
+    """Return what the site's rows are known by, in all answers if it stays."""
+    from afcl.runtime.live.membership import SITE, open_membership
+    from afcl.runtime.live.staying import ANSWERS
+
+    past = sorted((folder / ANSWERS).glob(f"*/{SITE}"))
+    members = [member, *(open_membership(path.parent) for path in past)]
+    marks = [mark for each in members for mark in (each.rows, each.fingerprint)]
+    return tuple(dict.fromkeys(mark for mark in marks if mark))
 
 
 def _shown(ledger: Ledger, account: Account) -> dict[str, Any]:
@@ -124,5 +146,7 @@ def _shown(ledger: Ledger, account: Account) -> dict[str, Any]:
         "epsilon": ledger.cost(account),
         "delta": ledger.delta,
         "budget": ledger.budget,
+        "runs": len(account.runs),
+        "runs_allowed": ledger.runs,
         "released": [asdict(release) for release in account.released],
     }

@@ -80,7 +80,12 @@ FederationFolder = Annotated[
 Host = Annotated[
     str | None, typer.Option(help="Address to listen on (127.0.0.1).", metavar="HOST")
 ]
-Port = Annotated[int | None, typer.Option(help="Port to listen on (8000).")]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=65535, help="Port to listen on (8000).", show_default=False
+    ),
+]
 MinClients = Annotated[
     int | None,
     typer.Option(min=1, help="Begin when so many sites fit together (3)."),

@@ -113,7 +113,11 @@ def systemd_unit(service: Service, command: Sequence[str], user: str) -> str:
 
 def dockerfile(service: Service) -> str:
     """Return a Dockerfile with the versions that are installed here."""
-    pins = [shlex.quote(pin) for pin in pinned()]
+    from afcl import __version__
+
+    own, *others = pinned()
+    extras, wheel = own[5 : own.index("]")], f"afcl-{__version__}-py3-none-any.whl"
+    pins = [shlex.quote(pin) for pin in (own, *others)]
     port = service.port
     publish = "" if port is None else f" -p {port}:{port}"
     home = "" if service.home is None else f"ENV AFCL_HOME={INSIDE}/home\n"
@@ -123,7 +127,10 @@ def dockerfile(service: Service) -> str:
         f"{_image()}\n"
         "# Paths are relative to the folder that is mounted.\n"
         f"FROM python:{platform.python_version()}-slim\n"
-        "# Where afcl is on no index, copy its wheel here and name the file instead.\n"
+        "# Where afcl is on no index, put its wheel beside this file, and write\n"
+        "# instead of the next two lines:\n"
+        f"# COPY {wheel} /tmp/\n"
+        f"# RUN pip install --no-cache-dir '/tmp/{wheel}[{extras}]' \\\n"
         "RUN pip install --no-cache-dir \\\n    " + " \\\n    ".join(pins) + "\n"
         f"{home}WORKDIR {INSIDE}\n"
         'ENTRYPOINT ["afcl"]\n'
@@ -162,7 +169,9 @@ def compose_file(service: Service, user: str) -> str:
         lines.append(f"    ports: {_texts([f'{service.port}:{service.port}'])}")
     lines += [
         "    init: true",
-        "    restart: on-failure",
+        "    # Compose cannot tell 2 (refused: another start would not change it) from",
+        "    # 3 (a disk was full, say): so often it is tried, then somebody looks.",
+        '    restart: "on-failure:5"',
         f"    stop_grace_period: {STOP}s",
     ]
     return "\n".join(lines) + "\n"

@@ -73,7 +73,7 @@ Device = Annotated[
     str,
     typer.Option(
         help="Move the rows there once and work on them there: cuda, or cuda:1 "
-        "(pip install 'afcl[gpu]').",
+        "(pip install 'afcl\\[gpu]').",  # without the backslash it is markup
         metavar="NAME",
         show_default=False,
     ),

@@ -42,8 +42,11 @@ class Stamped:
 
 @contextmanager
 def stamped_lines(words: list[str]) -> Iterator[None]:
-    """Begin lines with the time while a lasting command runs, but on a terminal."""
-    if words[:1] not in [[command] for command in LASTING]:
+    """Begin lines with the time while a lasting command runs, but on a terminal.
+
+    Its help is no log.
+    """
+    if words[:1] not in [[command] for command in LASTING] or "--help" in words:
         yield
         return
     before = sys.stdout, sys.stderr

@@ -86,7 +86,9 @@ def forget(
     Answers that it took part in are withdrawn. The next one is as if it had never been
     there; the sites that remain are asked again for it.
     """
+    from afcl.cli.continuing import Served
     from afcl.occupied import holder, occupied
+    from afcl.runtime.live.engines import get_launcher
     from afcl.runtime.live.numbered import Answers, ask_to_forget, forget_site
 
     state = _state(run)
@@ -94,11 +96,14 @@ def forget(
     if site not in known:
         raise InputError(f"no site is called {site} in {run}, only {', '.join(known)}")
     if holder(run) is None:
+        launcher = get_launcher((Served.read(run) or Served()).engine)
         with occupied(run, "afcl forget", private=True):
             forget_site(run, state, site)
+            launcher.forget_messages(run)
         typer.echo(
             f"{site} is forgotten; the next answer is found when this is served again: "
-            f"'afcl serve --resume {run}'."
+            f"'afcl serve --resume {run}'. If {site} took part in the newest one, "
+            "nothing is left to compare with, and all clusters get new names."
         )
         return
     ask_to_forget(run, site)

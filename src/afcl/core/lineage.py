@@ -103,12 +103,13 @@ class Answered:
     def by_centers(self) -> Answered:
         """Return the same without its cells: its clusters stand for them, alike.
 
-        Clusters that are not round are where their places are.
+        Clusters that are not round are where their places are. None has rows enough for
+        a drift: how far it moved would tell where it was.
         """
-        alike, means = np.ones(len(self.centers)), self.centers
-        means = means if self.places is None else self.places
+        means = self.centers if self.places is None else self.places
+        none = np.full(len(self.centers), np.finfo(float).tiny)
         counts = np.ones(len(means), dtype=np.int64)
-        return replace(self, sizes=alike, counts=counts, means=means)
+        return replace(self, sizes=none, counts=counts, means=means)
 
     def only(self, columns: tuple[str, ...]) -> Answered:
         """Return the same in these columns alone."""
@@ -393,13 +394,23 @@ class Lineage:
         """Return the lineage when a client is forgotten.
 
         If it took part in the last answer, only the centres of that one stay to be
-        compared with: its cells held the client's rows.
+        compared with: its cells held the client's rows. So did the centres; they are
+        for whoever answers next, and are not to be kept (:meth:`at_rest`).
         """
         answers = tuple(answer.without(client) for answer in self.answers)
         last = self.last
         if last is not None and answers != self.answers and answers[-1].withdrawn:
             last = last.by_centers()
         return Lineage(answers, last, self.used)
+
+    def at_rest(self) -> Lineage:
+        """Return what may be kept in a file: of a withdrawn answer no centres.
+
+        The answer after it is compared with nothing, and all its clusters are new.
+        """
+        if self.answers and self.answers[-1].withdrawn:
+            return replace(self, last=None)
+        return self
 
     def parts(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Return it as JSON and arrays."""

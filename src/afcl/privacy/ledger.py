@@ -62,6 +62,11 @@ class Account:
         names = set(self.names).isdisjoint(other.names)
         return not (names and set(self.rows).isdisjoint(other.rows))
 
+    @property
+    def runs(self) -> set[str]:
+        """The runs in which something without an epsilon was released of it."""
+        return {each.run for each in self.released if each.run and not each.mu}
+
     def joined(self, other: Account) -> Account:
         """Return one account of both."""
         return Account(
@@ -197,7 +202,7 @@ class Ledger:
         elif not release.run:
             _check_way(account, release)
         elif self.runs is not None:
-            runs = {r.run for r in account.released if r.run and not r.mu}
+            runs = account.runs
             if len(runs | {release.run}) > max(self.runs, len(runs)):
                 raise Overdrawn(
                     f"these rows were described in {len(runs)} "

@@ -12,7 +12,7 @@ from typing import Self
 from afcl.exceptions import InputError
 from afcl.owner_only import make_folder
 from afcl.privacy.identity import identity_of_pem
-from afcl.runtime.flower import commands, renewal
+from afcl.runtime.flower import commands, database, renewal
 from afcl.runtime.flower.child import Child
 from afcl.runtime.flower.environment import environment
 from afcl.runtime.flower.keys import make_site_key, require_flower
@@ -89,6 +89,10 @@ class FlowerServer(_Process):
         self._run = ""
         #: How much of the log has been looked through for keys that were not let in.
         self._read = child.log.stat().st_size if child.log.is_file() else 0
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        database.tidy(self._folder / HOME)
 
     def enrol(self, public_key: Path) -> int | None:
         """Let the owner of a key join; return the id of its node, if it is new."""
@@ -255,8 +259,13 @@ class FlowerLauncher:
         require_free(host, port)
         home = folder / HOME
         env = environment(home)
+        database.tidy(home)  # whoever was killed could not
         child = start_superlink(home, host, port, tls, env)
         return FlowerServer(child, folder, at(host, port), tls, env)
+
+    def forget_messages(self, folder: Path) -> None:
+        """Delete the messages that lie in a run's folder, which nobody serves."""
+        database.forget_messages(folder / HOME)
 
     def join(
         self, folder: Path, address: str, ca: Path | None, key: Path | None, port: int

@@ -18,6 +18,7 @@ from typing import Any
 from afcl.exceptions import InputError
 from afcl.owner_only import make_folder
 from afcl.runtime.flower.child import Child
+from afcl.runtime.flower.database import DATABASE
 from afcl.runtime.flower.environment import without_proxy
 from afcl.runtime.flower.fresh_certificate import kept_fresh
 from afcl.runtime.flower.logs import last_words
@@ -47,7 +48,7 @@ def start_superlink(
     folder = folder.resolve()
     make_folder(folder)
     arguments = ["--host", host, "--port", str(port)]
-    arguments += ["--database", str(folder / "engine.db")]
+    arguments += ["--database", str(folder / DATABASE)]
     arguments += ["--disable-runtime-dependency-installation"]
     if simulation:
         arguments += ["--simulation"]

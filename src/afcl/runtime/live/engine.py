@@ -168,6 +168,13 @@ class Launcher(Protocol):
         """Listen on an address for the run in `folder`; None: without TLS."""
         ...
 
+    def forget_messages(self, folder: Path) -> None:
+        """Delete what the engine has kept of messages in a run's folder.
+
+        Nobody serves the run; it can be gone on with afterwards.
+        """
+        ...
+
     def join(
         self, folder: Path, address: str, ca: Path | None, key: Path | None, port: int
     ) -> Node:

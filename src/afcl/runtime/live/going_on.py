@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from afcl._typing import ClientId
+from afcl.core.lineage import Answered
 from afcl.core.terms import AskNews, News
 from afcl.exceptions import RejectedMessage
 from afcl.occupied import occupied
@@ -69,7 +70,7 @@ def serve_folder(
         state = State.read(folder)
         while True:
             if not state.finished:
-                state = _answer(engine, folder, plan, state)
+                state = _answer(engine, folder, plan, state, watch.recalled)
             if plan.standing.answers and state.number >= plan.standing.answers:
                 break
             state = watch.until_there_is_a_reason(folder, state)
@@ -77,11 +78,17 @@ def serve_folder(
         replace(state, stage=OVER).write(folder)
 
 
-def _answer(engine: Engine, folder: Path, plan: RunPlan, state: State) -> State:
+def _answer(
+    engine: Engine,
+    folder: Path,
+    plan: RunPlan,
+    state: State,
+    recalled: Answered | None,
+) -> State:
     """Find the answer of this number, from its first message on."""
     assert plan.standing is not None
     own = answer_folder(folder, state.number)
-    before = Answers.read(folder, state.newest)
+    before = Answers.read(folder, state.newest).recalling(recalled)
 
     def named(finished: Finished, names: Mapping[ClientId, str]) -> dict[str, Any]:
         answers = before.followed(finished, names, state.number)
@@ -125,6 +132,9 @@ class Watch:
     sleep: Callable[[float], None]
     #: Whose key is at an address, None if that is not known.
     whose: Callable[[int], str | None]
+    #: Centres of the newest answer, if a site was forgotten since: for the names of the
+    #: next one's clusters, and in memory alone.
+    recalled: Answered | None = None
     #: The news of every site by name, and where it is.
     _heard: dict[str, tuple[int, News]] = field(default_factory=dict)
     #: Questions under way: who was asked, and when.
@@ -141,8 +151,7 @@ class Watch:
         self._away_since.clear()
         while True:
             self._look()
-            state = forget_whom_was_asked(folder, state)
-            answers = Answers.read(folder, state.newest)
+            state, answers = self._forget(folder, state)
             reason = self._reason(folder, state, answers, since)
             if reason:
                 due = self.clock() if due is None else due
@@ -152,6 +161,16 @@ class Watch:
                 waits = replace(state, stage=PENDING, waiting_for=tuple(away))
                 state = _kept(folder, state, replace(waits, reason=reason))
             self.sleep(self.standing.look)
+
+    def _forget(self, folder: Path, state: State) -> tuple[State, Answers]:
+        """Forget whom it was asked to; return the state and the answers afterwards."""
+        before = Answers.read(folder, state.newest)
+        state = forget_whom_was_asked(folder, state)
+        answers = Answers.read(folder, state.newest)
+        if answers.withdrawn and not before.withdrawn:
+            last = before.lineage.last
+            self.recalled = None if last is None else last.by_centers()
+        return state, answers
 
     def _look(self) -> None:
         """Hear who has answered, and ask everybody who is not being asked."""

@@ -172,9 +172,9 @@ class Answers:
         return cls(Lineage.of_parts(described, arrays), tuple(described["roster"]))
 
     def write(self, folder: Path, number: int) -> None:
-        """Keep them with the newest one."""
+        """Keep them with the newest one; of one that is withdrawn no centres."""
         own = answer_folder(folder, number)
-        described, arrays = self.lineage.parts()
+        described, arrays = self.lineage.at_rest().parts()
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
         write_private(own / CELLS, buffer.getvalue())
@@ -207,6 +207,12 @@ class Answers:
         """Return the answers when a site is forgotten."""
         roster = tuple("" if other == name else other for other in self.roster)
         return Answers(self.lineage.without(name), roster)
+
+    def recalling(self, last: Answered | None) -> Answers:
+        """Return the same, to be compared with what only memory has of the newest."""
+        if not self.withdrawn:
+            return self
+        return replace(self, lineage=replace(self.lineage, last=last))
 
     def in_words(self) -> list[str]:
         """Say all answers so far, a line each."""
@@ -280,8 +286,9 @@ def forget_whom_was_asked(folder: Path, state: State) -> State:
 def forget_site(folder: Path, state: State, name: str) -> State:
     """Remove what a site has contributed from everything that lies in the folder.
 
-    Answers it took part in keep their number and the names of their clusters; all other
-    files of theirs are deleted: centres, sizes and messages held its rows.
+    Answers it took part in keep their number and the names of their clusters; all else
+    of theirs is deleted: centres, sizes and messages held its rows. If the newest is
+    one of them, nothing on disk is left to compare the next one with.
     """
     answers = Answers.read(folder, state.newest)
     if state.newest and name not in answers.roster:
@@ -304,8 +311,10 @@ def forget_site(folder: Path, state: State, name: str) -> State:
     state = replace(
         state,
         number=number,
+        reason="a site was forgotten" if state.reason else "",  # it may name the site
         forgotten=tuple(dict.fromkeys(forgotten)),
         expected=tuple(other for other in state.expected if other != name),
+        waiting_for=tuple(other for other in state.waiting_for if other != name),
     )
     state.write(folder)
     return state
