@@ -258,3 +258,22 @@ def test_zeros_are_answered_by_the_command_that_is_advised(capsys, here):
     assert code == 0
     assert out == Path("o/labels/s.csv").read_text()
     assert call(capsys, *run, "--null", "chool=0")[0] == 2
+
+
+def test_one_of_four_sites_in_kilopascal_is_named_and_refused(here, capsys):
+    rng = np.random.default_rng(0)
+    files = ("n.csv", "s.csv", "e.csv", "w.csv")
+    for name in files:
+        pressure = rng.normal(125, 15, 100) / (7.50062 if name == "w.csv" else 1)
+        columns = {"pressure": pressure, "pulse": rng.normal(72, 9, 100)}
+        pl.DataFrame(columns).write_csv(name)
+    code, out, _ = call(capsys, "check", *files)
+    assert code == 0
+    said = (
+        "'pressure' at w is about 7.50062 times as small as at the other sites: it "
+        "looks like another unit (kPa and mmHg); convert it there"
+    )
+    assert f"1 suspicious: - {said}" in text_of(out)
+    assert call(capsys, "check", *files, "--strict")[0] == 1
+    code, _, err = call(capsys, "run", *files, "--strict", "--out", "o")
+    assert (code, err) == (2, f"afcl: {said} (refused by --strict)\n")

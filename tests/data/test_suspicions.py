@@ -302,7 +302,18 @@ def weights(seed, n=400):
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(
     ("factor", "said"),
-    [(2.2046, "kg and lb"), (1000.0, "kg and g"), (0.001, "kg and g")],
+    [
+        (2.2046, "kg and lb"),
+        (1000.0, "kg and g"),
+        (0.001, "kg and g"),
+        (1 / 7.50062, "kPa and mmHg"),
+        (1 / 18.016, "mmol/l and mg/dl of glucose"),
+        (1 / 38.67, "mmol/l and mg/dl of cholesterol"),
+        (
+            1 / 88.57,
+            "mg/dl and µmol/l of creatinine, mmol/l and mg/dl of triglycerides",
+        ),
+    ],
 )
 def test_a_site_in_other_units(factor, said, seed):
     parts = [weights(10 * seed + i) for i in range(4)]
