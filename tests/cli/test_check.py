@@ -125,6 +125,15 @@ def test_codes_of_few_values_are_not_refused(here, capsys):
     code, out, _ = call(capsys, "check", "g.csv", "--strict")
     assert code == 0
     assert "Nothing suspicious.\n1 to think about:\n- 'grade' has 5 values" in out
+    said = (
+        "'grade' has 5 values only (0, 1, 2, 3, 4): if they are codes, use --category "
+        "grade, or --drop grade"
+    )
+    code, _, err = call(capsys, "run", "g.csv", "--strict", "--out", "o")
+    assert (code, f"note: {said}\n" in err) == (0, True)
+    (found,) = json.loads(Path("o/result.json").read_text())["suspicions"]
+    assert (found["column"], found["text"]) == ("grade", said)
+    assert "if they are codes, use --category" in Path("o/report.html").read_text()
 
 
 def test_columns_that_are_left_out_are_told_with_the_reason(here, capsys):

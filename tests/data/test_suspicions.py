@@ -266,14 +266,13 @@ def test_two_values():
     assert found.is_serious
 
 
-def test_few_values_are_told_by_a_thorough_look_only():
-    codes = np.arange(60) % 5 + 1
-    assert kinds(codes) == []
-    found = only(codes, thorough=True)
+def test_few_values_are_told_and_not_serious():
+    found = only(np.arange(60) % 5 + 1)
     assert (found.kind, found.is_serious) == (FEW_VALUES, False)
     assert "has 5 values only (1, 2, 3, 4, 5)" in found.text
-    assert kinds(np.arange(60) % 7, thorough=True) == []
-    assert kinds(np.arange(60) % 5 / 4, thorough=True) == []
+    assert found.text.endswith("if they are codes, use --category x, or --drop x")
+    assert kinds(np.arange(60) % 7) == []
+    assert kinds(np.arange(60) % 5 / 4) == []
 
 
 def test_names_are_quoted_as_one_would_type_them():
@@ -443,7 +442,7 @@ def test_drawn_mixtures_are_left_alone(seed):
     for owners in (at_random, y % 5):
         parts = [X[owners == i] for i in range(5)]
         parts = [part for part in parts if len(part)]
-        found = find_suspicions(sites_of(*parts, columns=columns), thorough=True)
+        found = find_suspicions(sites_of(*parts, columns=columns))
         assert found == ()
 
 

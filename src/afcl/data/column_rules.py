@@ -63,13 +63,11 @@ CODES = 6
 Rule: TypeAlias = Callable[[ColumnSample], tuple[list[Suspicion], ColumnSample]]
 
 
-def judged_column(
-    column: ColumnSample, thorough: bool
-) -> tuple[list[Suspicion], ColumnSample]:
+def judged_column(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
     """Judge one column; what one rule explains no other one is asked about."""
     if column.pooled.size < ENOUGH:
         return [], column
-    ids = _ids(column) or _few_values(column, thorough)
+    ids = _ids(column) or _few_values(column)
     if ids:
         return ids, column
     found: list[Suspicion] = []
@@ -123,7 +121,7 @@ def _rises(values: Floats) -> bool:
     return bool(times.max() >= STEPS * gaps.size)
 
 
-def _few_values(column: ColumnSample, thorough: bool) -> list[Suspicion]:
+def _few_values(column: ColumnSample) -> list[Suspicion]:
     """Numbers that may be codes."""
     values = np.unique(column.pooled)
     declare = naming("--category", column.name)
@@ -135,11 +133,11 @@ def _few_values(column: ColumnSample, thorough: bool) -> list[Suspicion]:
             f"row is, use {declare}"
         )
         return [Suspicion(None, column.name, TWO_VALUES, text)]
-    if thorough and 2 < values.size <= CODES and column.is_whole:
+    if 2 < values.size <= CODES and column.is_whole:
         shown = ", ".join(map(as_typed, values))
         text = (
             f"{column.name!r} has {values.size} values only ({shown}): if they are "
-            f"codes, use {declare}"
+            f"codes, use {declare}, or {drop_option(column.name)}"
         )
         return [Suspicion(None, column.name, FEW_VALUES, text)]
     return []
