@@ -23,6 +23,8 @@ DOUBTFUL = 0.5
 RELIANCE = ((SURE, "can be relied on"), (LIKELY, "likely"), (DOUBTFUL, "uncertain"))
 #: What is said below all of them.
 UNRELIABLE = "do not rely on it"
+#: What is said instead of "likely" and better where the path ended at the answer.
+THERE_MAY_BE_MORE = "there may be more"
 #: Clusters of which less comes back are not stable.
 STABLE = 0.8
 
@@ -56,14 +58,30 @@ def reliance(share: float) -> str:
     return next(words, UNRELIABLE)
 
 
-def reliance_of(verdict: str, share: float, n_clusters: int) -> str:
-    """Return what a confidence means beside a verdict.
+def reliance_of(verdict: str, share: float, n_clusters: int, note: str = "") -> str:
+    """Return what a confidence means beside a verdict and the answer's note.
 
-    That clusters come out again says nothing where a test does not see them.
+    That clusters come out again says nothing where a test does not see them, nor where
+    a larger k was not allowed.
     """
     if verdict == UNCLEAR or (verdict == NO_CLUSTERS and n_clusters != 1):
         return ""
+    if reaches(share, LIKELY) and is_path_end(note, n_clusters):
+        return THERE_MAY_BE_MORE
     return reliance(share)
+
+
+def path_end_words(n_clusters: int) -> str:
+    """Say that the path ended at the answer although it could have gone on."""
+    return (
+        f"{n_clusters} is the largest number of clusters that was looked at: there may "
+        "be more. Allow them with max_clusters (--max-clusters)."
+    )
+
+
+def is_path_end(note: str, n_clusters: int) -> bool:
+    """Whether the note of an answer says that the path ended there."""
+    return path_end_words(n_clusters) in note
 
 
 def verdict_words(verdict: str, gain: float | None, n_clusters: int) -> str:
