@@ -153,6 +153,13 @@ def levels_words(levels: Sequence[int], n_clusters: int) -> str:
     return f"{ALSO}: k = {named} (granularity {' / '.join(options)})."
 
 
+def no_part_words(n_rows: int) -> str:
+    """Say what becomes of a site that takes no part and has so many rows."""
+    if n_rows:
+        return "it takes no part, and its rows are labelled by the others' clusters"
+    return "it takes no part, and has no row that could be labelled"
+
+
 def set_aside_words(rows: Mapping[str, int]) -> str:
     """Say how many rows of every site had no say because of their gaps.
 
