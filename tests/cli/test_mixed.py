@@ -224,3 +224,17 @@ def test_a_gap_in_a_category_is_named_by_the_column_of_the_file(tmp_path, capsys
     code, _, err = call(capsys, "run", path, "--out", tmp_path / "o")
     assert code == 2
     assert "a.csv: column 'dose', row 30 has no value (1 row of 39 incom" in err
+
+
+def test_a_page_does_not_say_where_files_are_kept(here, capsys):
+    folder, _ = here
+    files = [folder / name for name in FILES]
+    files[0].write_text(files[0].read_text() + ",,,,,\n")
+    words = ("--drop", "name", "--missing", "drop", "--out", folder / "o")
+    code, _, err = call(capsys, "run", *files, *words)
+    assert code == 0
+    said = "north.csv: 1 row of 91 dropped for missing values"
+    assert f"note: {files[0].parent}/{said}\n" in err
+    page = (folder / "o" / "report.html").read_text()
+    assert f">{said}." in page
+    assert str(folder) not in page.partition('id="left-out"')[2]
