@@ -67,15 +67,16 @@ def judged_column(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
     """Judge one column; what one rule explains no other one is asked about."""
     if column.pooled.size < ENOUGH:
         return [], column
-    ids = _ids(column) or _few_values(column)
-    if ids:
-        return ids, column
+    ids, codes = _ids(column), _few_values(column)
+    if ids or any(each.is_serious for each in codes):
+        return ids or codes, column
     found: list[Suspicion] = []
     rules: tuple[Rule, ...] = (_sentinels, _zeros, _extremes)
     for rule in rules:
         said, column = rule(column)
         found += said
-    return found, column
+    # An unknown code among codes comes first.
+    return found or codes, column
 
 
 # ------------------------------------------------------------------ ids and codes
