@@ -315,9 +315,11 @@ def test_a_client_that_is_too_small_is_labelled_by_the_others(sd1, rows):
     assert (model.labels_[:10] >= 0).all()
     assert (model.labels_[10:] == -1).all()
     assert [e["client"] for e in model.trace_.of("hello")] == [0]
+    what = "its rows are labelled by the others' clusters"
+    if not rows:
+        what = "has no row that could be labelled"
     assert [e["text"] for e in model.trace_.of("note")] == [
-        f"b has {rows} rows, fewer than 5: it takes no part, and its rows are labelled "
-        "by the others' clusters"
+        f"b has {rows} rows, fewer than 5: it takes no part, and {what}"
     ]
 
 

@@ -8,6 +8,7 @@ import pytest
 from afcl.reliance import (
     confidence_words,
     levels_words,
+    path_end_words,
     percent,
     reaches,
     reliance,
@@ -105,6 +106,22 @@ def test_only_nothing_is_nothing_and_only_all_is_all():
 )
 def test_nobody_relies_on_clusters_that_no_test_sees(verdict: str, k: int, words: str):
     assert reliance_of(verdict, 0.95, k) == words
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (1.0, "there may be more"),
+        (0.7, "there may be more"),
+        (0.69, "uncertain"),
+        (0.49, "do not rely on it"),
+    ],
+)
+def test_nobody_relies_on_the_largest_k_that_was_allowed(share: float, words: str):
+    note = f"{path_end_words(18)} A sum could not be true."
+    assert reliance_of("clusters", share, 18, note) == words
+    assert reliance_of("unclear", share, 18, note) == ""
+    assert reliance_of("clusters", 1.0, 18, "Else.") == "can be relied on"
 
 
 @pytest.mark.parametrize(

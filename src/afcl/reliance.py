@@ -23,6 +23,8 @@ DOUBTFUL = 0.5
 RELIANCE = ((SURE, "can be relied on"), (LIKELY, "likely"), (DOUBTFUL, "uncertain"))
 #: What is said below all of them.
 UNRELIABLE = "do not rely on it"
+#: What is said instead of "likely" and better where the path ended at the answer.
+THERE_MAY_BE_MORE = "there may be more"
 #: Clusters of which less comes back are not stable.
 STABLE = 0.8
 
@@ -56,14 +58,30 @@ def reliance(share: float) -> str:
     return next(words, UNRELIABLE)
 
 
-def reliance_of(verdict: str, share: float, n_clusters: int) -> str:
-    """Return what a confidence means beside a verdict.
+def reliance_of(verdict: str, share: float, n_clusters: int, note: str = "") -> str:
+    """Return what a confidence means beside a verdict and the answer's note.
 
-    That clusters come out again says nothing where a test does not see them.
+    That clusters come out again says nothing where a test does not see them, nor where
+    a larger k was not allowed.
     """
     if verdict == UNCLEAR or (verdict == NO_CLUSTERS and n_clusters != 1):
         return ""
+    if reaches(share, LIKELY) and is_path_end(note, n_clusters):
+        return THERE_MAY_BE_MORE
     return reliance(share)
+
+
+def path_end_words(n_clusters: int) -> str:
+    """Say that the path ended at the answer although it could have gone on."""
+    return (
+        f"{n_clusters} is the largest number of clusters that was looked at: there may "
+        "be more. Allow them with max_clusters (--max-clusters)."
+    )
+
+
+def is_path_end(note: str, n_clusters: int) -> bool:
+    """Whether the note of an answer says that the path ended there."""
+    return path_end_words(n_clusters) in note
 
 
 def verdict_words(verdict: str, gain: float | None, n_clusters: int) -> str:
@@ -133,6 +151,13 @@ def levels_words(levels: Sequence[int], n_clusters: int) -> str:
     options += ["fine"] if max(others) > n_clusters else []
     named = ", ".join(str(k) for k in others)
     return f"{ALSO}: k = {named} (granularity {' / '.join(options)})."
+
+
+def no_part_words(n_rows: int) -> str:
+    """Say what becomes of a site that takes no part and has so many rows."""
+    if n_rows:
+        return "it takes no part, and its rows are labelled by the others' clusters"
+    return "it takes no part, and has no row that could be labelled"
 
 
 def set_aside_words(rows: Mapping[str, int]) -> str:

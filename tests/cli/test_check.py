@@ -125,6 +125,15 @@ def test_codes_of_few_values_are_not_refused(here, capsys):
     code, out, _ = call(capsys, "check", "g.csv", "--strict")
     assert code == 0
     assert "Nothing suspicious.\n1 to think about:\n- 'grade' has 5 values" in out
+    said = (
+        "'grade' has 5 values only (0, 1, 2, 3, 4): if they are codes, use --category "
+        "grade, or --drop grade"
+    )
+    code, _, err = call(capsys, "run", "g.csv", "--strict", "--out", "o")
+    assert (code, f"note: {said}\n" in err) == (0, True)
+    (found,) = json.loads(Path("o/result.json").read_text())["suspicions"]
+    assert (found["column"], found["text"]) == ("grade", said)
+    assert "if they are codes, use --category" in Path("o/report.html").read_text()
 
 
 def test_columns_that_are_left_out_are_told_with_the_reason(here, capsys):
@@ -258,3 +267,22 @@ def test_zeros_are_answered_by_the_command_that_is_advised(capsys, here):
     assert code == 0
     assert out == Path("o/labels/s.csv").read_text()
     assert call(capsys, *run, "--null", "chool=0")[0] == 2
+
+
+def test_one_of_four_sites_in_kilopascal_is_named_and_refused(here, capsys):
+    rng = np.random.default_rng(0)
+    files = ("n.csv", "s.csv", "e.csv", "w.csv")
+    for name in files:
+        pressure = rng.normal(125, 15, 100) / (7.50062 if name == "w.csv" else 1)
+        columns = {"pressure": pressure, "pulse": rng.normal(72, 9, 100)}
+        pl.DataFrame(columns).write_csv(name)
+    code, out, _ = call(capsys, "check", *files)
+    assert code == 0
+    said = (
+        "'pressure' at w is about 7.50062 times as small as at the other sites: it "
+        "looks like another unit (kPa and mmHg); convert it there"
+    )
+    assert f"1 suspicious: - {said}" in text_of(out)
+    assert call(capsys, "check", *files, "--strict")[0] == 1
+    code, _, err = call(capsys, "run", *files, "--strict", "--out", "o")
+    assert (code, err) == (2, f"afcl: {said} (refused by --strict)\n")

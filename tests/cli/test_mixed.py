@@ -209,3 +209,32 @@ def test_what_is_left_out_may_be_declared_all_the_same(here, capsys):
     assert code == 0, err
     result = json.loads((here[0] / "o" / "result.json").read_text())
     assert [each["name"] for each in result["features"]] == ["colour"]
+
+
+def test_a_gap_in_a_category_is_named_by_the_column_of_the_file(tmp_path, capsys):
+    lines = [f"{i},{'red' if i % 2 else 'blue'},{i % 7}.5" for i in range(40)]
+    lines[20] = "20,,1.5"
+    lines[30] = "30,red,"
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["size,colour,dose", *lines]))
+    code, _, err = call(capsys, "run", path, "--out", tmp_path / "o")
+    assert code == 2
+    assert "a.csv: column 'colour', row 21 has no value (2 rows of 40 incom" in err
+    path.write_text("\n".join(["size,colour,dose", *lines[:20], *lines[21:]]))
+    code, _, err = call(capsys, "run", path, "--out", tmp_path / "o")
+    assert code == 2
+    assert "a.csv: column 'dose', row 30 has no value (1 row of 39 incom" in err
+
+
+def test_a_page_does_not_say_where_files_are_kept(here, capsys):
+    folder, _ = here
+    files = [folder / name for name in FILES]
+    files[0].write_text(files[0].read_text() + ",,,,,\n")
+    words = ("--drop", "name", "--missing", "drop", "--out", folder / "o")
+    code, _, err = call(capsys, "run", *files, *words)
+    assert code == 0
+    said = "north.csv: 1 row of 91 dropped for missing values"
+    assert f"note: {files[0].parent}/{said}\n" in err
+    page = (folder / "o" / "report.html").read_text()
+    assert f">{said}." in page
+    assert str(folder) not in page.partition('id="left-out"')[2]

@@ -9,8 +9,11 @@ import subprocess
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 from tests.cli.test_commands import call
+
+from afcl.cli import main
 
 #: A process in which Flower is not installed.
 WITHOUT_FLOWER = (
@@ -94,6 +97,45 @@ def test_predict_names_no_option_it_lacks(done, tmp_path, capsys, text, told):
     assert code == 2
     assert told in err
     assert "--drop" not in err
+    assert "--columns" not in err
+
+
+@pytest.fixture(scope="module")
+def gappy(tmp_path_factory):
+    """A run on three sites of which one lacks a column, and its folder."""
+    here = tmp_path_factory.mktemp("gappy")
+    rng = np.random.default_rng(0)
+    names = [f"c{i}" for i in range(8)]
+    for site in "abc":
+        rows = rng.normal(size=(90, 8)) + 6 * (np.arange(90) % 3)[:, None]
+        frame = pl.DataFrame(rows, schema=names)
+        (frame.drop("c7") if site == "c" else frame).write_csv(here / f"{site}.csv")
+    files = [here / f"{site}.csv" for site in "abc"]
+    with pytest.raises(SystemExit) as ended:
+        main(["run", *map(str, files), "--missing", "impute", "--out", str(here / "o")])
+    assert ended.value.code == 0
+    return here
+
+
+def test_predict_labels_by_the_columns_that_are_there(gappy, capsys):
+    capsys.readouterr()
+    code, out, err = call(capsys, "predict", gappy / "o", gappy / "c.csv")
+    assert code == 0
+    assert out == (gappy / "o" / "labels" / "c.csv").read_text()
+    assert f"note: {gappy / 'c.csv'}: no column 'c7'; labelled by the others\n" in err
+
+
+def test_predict_names_all_columns_that_are_lacking(gappy, tmp_path, capsys):
+    new = tmp_path / "new.csv"
+    new.write_text("c0,c1,c2,c3,c4,c5\n1,2,3,4,5,6\n")
+    code, _, err = call(capsys, "predict", gappy / "o", new, "--missing", "error")
+    assert code == 2
+    assert "there are no columns 'c6', 'c7', which the run had; it has c0, " in err
+    assert "--columns" not in err
+    new.write_text("other\n1\n")
+    code, _, err = call(capsys, "predict", gappy / "o", new)
+    assert code == 2
+    assert "'c0', 'c1', 'c2'" in err
     assert "--columns" not in err
 
 

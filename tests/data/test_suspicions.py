@@ -177,7 +177,8 @@ def test_zeros_that_are_values():
     grades = rng.choice([0, 50, 51, 52], 300)
     signed = np.where(rng.random(300) < 0.1, 0, rng.choice([-1, 1], 300) * 100.5)
     table = np.column_stack([rain, counts, grades, signed])
-    assert kinds(table) == []
+    # Grades are few, and may be codes.
+    assert kinds(table) == [FEW_VALUES]
 
 
 # ------------------------------------------------------------------ wild values
@@ -266,14 +267,13 @@ def test_two_values():
     assert found.is_serious
 
 
-def test_few_values_are_told_by_a_thorough_look_only():
-    codes = np.arange(60) % 5 + 1
-    assert kinds(codes) == []
-    found = only(codes, thorough=True)
+def test_few_values_are_told_and_not_serious():
+    found = only(np.arange(60) % 5 + 1)
     assert (found.kind, found.is_serious) == (FEW_VALUES, False)
     assert "has 5 values only (1, 2, 3, 4, 5)" in found.text
-    assert kinds(np.arange(60) % 7, thorough=True) == []
-    assert kinds(np.arange(60) % 5 / 4, thorough=True) == []
+    assert found.text.endswith("if they are codes, use --category x, or --drop x")
+    assert kinds(np.arange(60) % 7) == []
+    assert kinds(np.arange(60) % 5 / 4) == []
 
 
 def test_names_are_quoted_as_one_would_type_them():
@@ -302,7 +302,18 @@ def weights(seed, n=400):
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(
     ("factor", "said"),
-    [(2.2046, "kg and lb"), (1000.0, "kg and g"), (0.001, "kg and g")],
+    [
+        (2.2046, "kg and lb"),
+        (1000.0, "kg and g"),
+        (0.001, "kg and g"),
+        (1 / 7.50062, "kPa and mmHg"),
+        (1 / 18.016, "mmol/l and mg/dl of glucose"),
+        (1 / 38.67, "mmol/l and mg/dl of cholesterol"),
+        (
+            1 / 88.57,
+            "mg/dl and µmol/l of creatinine, mmol/l and mg/dl of triglycerides",
+        ),
+    ],
 )
 def test_a_site_in_other_units(factor, said, seed):
     parts = [weights(10 * seed + i) for i in range(4)]
@@ -432,7 +443,7 @@ def test_drawn_mixtures_are_left_alone(seed):
     for owners in (at_random, y % 5):
         parts = [X[owners == i] for i in range(5)]
         parts = [part for part in parts if len(part)]
-        found = find_suspicions(sites_of(*parts, columns=columns), thorough=True)
+        found = find_suspicions(sites_of(*parts, columns=columns))
         assert found == ()
 
 

@@ -9,11 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from afcl.reliance import path_end_words
 from afcl.report import read_run_folder, render
 from afcl.report.clusters import clusters_section
 from afcl.report.path import path_section
 from afcl.report.run_folder import RunFolder, TrustFacts
 from afcl.report.trust_box import BARS, bars_of, trust_section
+from afcl.report.words import headline
 
 from .folders import TRUSTED, scenarios, trust_of, write_run
 
@@ -90,6 +92,15 @@ def test_low_confidence_and_unstable_clusters_are_named(folders):
     assert "cluster 4 (10%) and 2 more." in words_of(many)
     assert "Their number: can be relied on. Not every cluster" in words_of(many)
     assert 'class="trust neutral"' in (trust_section(many) or "")
+
+
+def test_the_largest_k_that_was_allowed_is_not_praised():
+    run = replace(run_with(shares=((3, 1.0),)), note=path_end_words(3))
+    said = words_of(run)
+    assert "There may be more." in said
+    assert "relied on" not in said
+    assert 'class="trust good"' not in (trust_section(run) or "")
+    assert headline(run) == "Perhaps 3 clusters"
 
 
 @pytest.mark.parametrize("name", TRUSTED)

@@ -97,7 +97,7 @@ def check(
     options = table_options({**typed, "missing": "available"})
     places, notes = site_places(sites or [], folders)
     read = open_sites(places, **options, min_rows=0, whole="afcl check")
-    found = find_suspicions(read, read.dates, thorough=True)
+    found = find_suspicions(read, read.dates)
     contents = site_contents(read, read.dates)
     notes = [*notes, *read.notes]
     if as_json:
@@ -110,13 +110,14 @@ def check(
 
 
 def refuse(found: Sequence[Suspicion]) -> None:
-    """End the command if there is something suspicious, in one line."""
+    """End the command if there is something serious, in one line."""
     from afcl.exceptions import InputError
 
-    if found:
-        more = len(found) - 1
+    serious = [each for each in found if each.is_serious]
+    if serious:
+        more = len(serious) - 1
         others = f"; {more} more, 'afcl check' shows all" if more else ""
-        raise InputError(f"{found[0].text}{others} (refused by --strict)")
+        raise InputError(f"{serious[0].text}{others} (refused by --strict)")
 
 
 def _as_json(

@@ -98,7 +98,7 @@ def execute(
     )
     result["dates"] = list(sites.dates)
     if not private:
-        result["data_notes"] = list(sites.notes)
+        result["data_notes"] = _passed_on(sites)
     result["suspicions"] = [asdict(found) for found in suspicions]
     if spec.noisy and spec.secret is None:
         result["note"] = f"{result.get('note', '')} {NOT_A_GUARANTEE}".strip()
@@ -111,3 +111,15 @@ def execute(
     write_at_the_end(out)
     secret.unlink(missing_ok=True)
     return result
+
+
+def _passed_on(sites: Sites[SiteTable]) -> list[str]:
+    """Return the notes with the last parts of paths only: a page is passed on."""
+    given = [table.path for table in sites.tables if table.path is not None]
+    paths = [path for path in given if len(path.parts) > 1]
+    # A long path may begin with a shorter one.
+    paths.sort(key=lambda path: len(str(path)), reverse=True)
+    notes = list(sites.notes)
+    for path in paths:
+        notes = [note.replace(str(path), path.name) for note in notes]
+    return notes

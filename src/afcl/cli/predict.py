@@ -40,7 +40,9 @@ def predict(
         Path | None, typer.Option(help="Write here instead of printing.")
     ] = None,
     id: IdColumn = None,
-    missing: Annotated[str, typer.Option(help=MISSING)] = "error",
+    missing: Annotated[
+        str | None, typer.Option(help=f"{MISSING} As in the run, if it kept them.")
+    ] = None,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -49,10 +51,9 @@ def predict(
     """Label new rows by the clusters of a finished run (CSV, column `cluster`)."""
     from afcl.data import read_sites
     from afcl.data.cells import NotNumbers
-    from afcl.data.columns import LacksColumn
     from afcl.data.features import Embedding
     from afcl.exceptions import InputError
-    from afcl.gaps import completed
+    from afcl.gaps import KEEPING, completed
     from afcl.runtime.results import (
         box_of,
         embedding_of,
@@ -69,15 +70,15 @@ def predict(
         raise InputError(
             "this run's method has no centres: new rows cannot be labelled"
         )
-    told = {**table_options(split_lists(context.params)), "columns": result["columns"]}
+    typed = split_lists(context.params)
+    if missing is None:
+        before = result["parameters"].get("missing")
+        typed["missing"] = before if before in KEEPING else "error"
+    told = {**table_options(typed), "columns": result["columns"]}
     # What was a number then is one now, and no category of its own.
     known = embedding_of(result) or Embedding(tuple(result["columns"]), ())
     try:
         sites = read_sites(one_site=[new], **told, embedding=known)
-    except LacksColumn as error:
-        raise InputError(
-            f"{error.where}, which the run had; it has {error.has}"
-        ) from None
     except NotNumbers as error:
         raise InputError(
             f"{error.where}; the run had numbers there: correct it"

@@ -54,7 +54,7 @@ def trust_in_words(result: dict[str, Any]) -> list[str]:
         lines.append(verdict_words(verdict, None, k))
     if sure is not None:
         by_k = {int(other): share for other, share in sure["by_k"].items()}
-        meaning = reliance_of(verdict, sure["k"], k)
+        meaning = reliance_of(verdict, sure["k"], k, result.get("note") or "")
         lines.append(confidence_words(sure["k"], k, meaning, by_k))
     lines.append(levels_words(result.get("levels") or (), k))
     return [line for line in lines if line]

@@ -37,6 +37,7 @@ from afcl.core.shapes import SEVERAL, believed, path_of, places_of
 from afcl.core.state import ServerState
 from afcl.core.trust import judged
 from afcl.registry import CONVEX
+from afcl.reliance import path_end_words
 
 #: Bytes by which a hello is known again.
 DIGEST = 16
@@ -389,10 +390,7 @@ def _note(state: ServerState, k: int) -> str:
     """Say if the path ended at the answer although there were more seeds."""
     if k < max(2, state.most) or k > len(state.merges):
         return ""
-    return (
-        f"{k} is the largest number of clusters that was looked at: there may be more. "
-        "Allow them with max_clusters (--max-clusters)."
-    )
+    return path_end_words(k)
 
 
 def _ordered(level: PathLevel) -> PathLevel:

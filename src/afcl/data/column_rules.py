@@ -63,21 +63,20 @@ CODES = 6
 Rule: TypeAlias = Callable[[ColumnSample], tuple[list[Suspicion], ColumnSample]]
 
 
-def judged_column(
-    column: ColumnSample, thorough: bool
-) -> tuple[list[Suspicion], ColumnSample]:
+def judged_column(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
     """Judge one column; what one rule explains no other one is asked about."""
     if column.pooled.size < ENOUGH:
         return [], column
-    ids = _ids(column) or _few_values(column, thorough)
-    if ids:
-        return ids, column
+    ids, codes = _ids(column), _few_values(column)
+    if ids or any(each.is_serious for each in codes):
+        return ids or codes, column
     found: list[Suspicion] = []
     rules: tuple[Rule, ...] = (_sentinels, _zeros, _extremes)
     for rule in rules:
         said, column = rule(column)
         found += said
-    return found, column
+    # An unknown code among codes comes first.
+    return found or codes, column
 
 
 # ------------------------------------------------------------------ ids and codes
@@ -123,7 +122,7 @@ def _rises(values: Floats) -> bool:
     return bool(times.max() >= STEPS * gaps.size)
 
 
-def _few_values(column: ColumnSample, thorough: bool) -> list[Suspicion]:
+def _few_values(column: ColumnSample) -> list[Suspicion]:
     """Numbers that may be codes."""
     values = np.unique(column.pooled)
     declare = naming("--category", column.name)
@@ -135,11 +134,11 @@ def _few_values(column: ColumnSample, thorough: bool) -> list[Suspicion]:
             f"row is, use {declare}"
         )
         return [Suspicion(None, column.name, TWO_VALUES, text)]
-    if thorough and 2 < values.size <= CODES and column.is_whole:
+    if 2 < values.size <= CODES and column.is_whole:
         shown = ", ".join(map(as_typed, values))
         text = (
             f"{column.name!r} has {values.size} values only ({shown}): if they are "
-            f"codes, use {declare}"
+            f"codes, use {declare}, or {drop_option(column.name)}"
         )
         return [Suspicion(None, column.name, FEW_VALUES, text)]
     return []

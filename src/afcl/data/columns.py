@@ -131,17 +131,36 @@ def _lacking(column: str, sites: Sequence[SiteFiles], enough: int) -> Path | Non
     return next(site.path for site in sites if column not in site.columns)
 
 
-class LacksColumn(InputError):
-    """A file lacks a column that was named; `where` says that without the option."""
+def settled_columns(
+    sites: Sequence[SiteFiles], asked: ColumnRequest
+) -> tuple[tuple[str, ...], list[str]]:
+    """Return the columns that were settled before, and notes on sites that lack some.
 
-    def __init__(self, option: str, name: str, site: SiteFiles) -> None:
-        near = nearest(name, site.columns)
+    Refuses them where every site must have all, and a site that has none.
+    """
+    _check_asked(sites, replace(asked, columns=()))
+    notes = []
+    for site in sites:
+        lacking = [name for name in asked.columns if name not in site.columns]
+        if asked.everywhere and lacking or len(lacking) == len(asked.columns):
+            raise LacksColumns(lacking, site)
+        if lacking:
+            which = "column" if len(lacking) == 1 else "columns"
+            names = listed([repr(name) for name in lacking])
+            notes.append(f"{site.path}: no {which} {names}; labelled by the others")
+    return asked.columns, notes
+
+
+class LacksColumns(InputError):
+    """A file lacks columns that were settled before."""
+
+    def __init__(self, names: Sequence[str], site: SiteFiles) -> None:
+        named = [f"{name!r}{nearest(name, site.columns)}" for name in names]
+        what = "is no column" if len(names) == 1 else "are no columns"
         super().__init__(
-            f"{site.path}: {option} names {name!r}, which it does not have"
-            f"{near}; it has {listed(site.columns)}"
+            f"{site.path}: there {what} {listed(named)}, which the run had; it has "
+            f"{listed(site.columns)}"
         )
-        self.where = f"{site.path}: there is no column {name!r}{near}"
-        self.has = listed(site.columns)
 
 
 def _check_asked(sites: Sequence[SiteFiles], asked: ColumnRequest) -> None:
@@ -152,7 +171,10 @@ def _check_asked(sites: Sequence[SiteFiles], asked: ColumnRequest) -> None:
     for option, name in by_option:
         for site in sites:
             if name not in site.columns:
-                raise LacksColumn(option, name, site)
+                raise fail(
+                    f"{site.path}: {option} names {name!r}, which it does not have"
+                    f"{nearest(name, site.columns)}; it has {listed(site.columns)}"
+                )
     every = tuple(dict.fromkeys(name for site in sites for name in site.columns))
     for option, names in (("--drop", asked.drop), ("--columns", asked.columns)):
         unknown = [name for name in names if name not in every]

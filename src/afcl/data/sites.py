@@ -18,7 +18,7 @@ import numpy as np
 from afcl._typing import Bools
 from afcl.data.categories import categories_in, own_categories
 from afcl.data.cells import NotNumbers, OddCell, described
-from afcl.data.columns import ColumnRequest, common_columns, matched
+from afcl.data.columns import ColumnRequest, common_columns, matched, settled_columns
 from afcl.data.dialect import UNKNOWN, Dialect, nothing_in
 from afcl.data.errors import EXCEL, PARQUET, ending, fail, listed
 from afcl.data.features import Embedding, Feature, ordered_feature
@@ -219,7 +219,7 @@ def open_sites(
     for site in sites:
         site.check()
     sites = with_marks(sites, nothing_in(dialect.null))
-    common, left_out = common_columns(sites, asked)
+    common, left_out = (settled_columns if embedding else common_columns)(sites, asked)
     notes = [note for site in sites for note in site.notes] + notes + left_out
     if stream and whole:
         raise fail(f"--stream: {whole} needs all rows in memory; leave --stream out")

@@ -267,8 +267,15 @@ class SiteReader:
 
     def _hole(self, values: Floats, kept: Bools, before: int) -> str:
         row = int(np.argmin(kept))
-        column = self._columns[int(np.argmax(np.isnan(values[row])))]
+        column = self._of_file(int(np.argmax(np.isnan(values[row]))))
         return f"column {column!r}, row {before + row + 1}"
+
+    def _of_file(self, place: int) -> str:
+        """Return the column of the files that a column of the table comes from."""
+        known = {feature.name: feature for feature in self._embedding.features}
+        columns = self._embedding.columns
+        widths = [self._width(known.get(column)) for column in columns]
+        return columns[int(np.searchsorted(np.cumsum(widths), place, side="right"))]
 
     def check(self, min_rows: int) -> None:
         """Refuse a site with too few rows, once all were seen."""
@@ -278,7 +285,7 @@ class SiteReader:
         if not self.n_rows:
             raise no_rows(path)
         if not self.n_kept:
-            column = self._columns[int(np.argmax(self._holes))]
+            column = self._of_file(int(np.argmax(self._holes)))
             raise fail(
                 f"{path}: every row has a missing value, so no row is left; "
                 f"leave the emptiest column out with {drop_option(column)}"

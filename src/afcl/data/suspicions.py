@@ -37,7 +37,7 @@ LONGEST = 600
 
 
 def find_suspicions(
-    sites: Sites[SiteTable], dates: Sequence[str] = (), thorough: bool = False
+    sites: Sites[SiteTable], dates: Sequence[str] = ()
 ) -> tuple[Suspicion, ...]:
     """Look at the sites' tables for what would spoil the answer.
 
@@ -48,8 +48,6 @@ def find_suspicions(
         extremes of all. Repeated rows are not looked for in streamed tables.
     dates : sequence of str
         Columns that are dates.
-    thorough : bool
-        Whether to name also what is ordinary in many tables.
 
     Returns
     -------
@@ -72,7 +70,7 @@ use --drop patient, or --id patient
     found: list[Suspicion] = []
     cleaned = []
     for column in columns:
-        said, rest = judged_column(column, thorough)
+        said, rest = judged_column(column)
         found += said
         cleaned.append(rest)
     found += mostly_empty(sites.tables, sites.features)

@@ -29,6 +29,7 @@ class Conversion(NamedTuple):
 
 #: The units that get mixed up. Sites hardly ever differ a hundredfold by themselves, so
 #: the large factors are recognised from further away; the smallest only from near.
+#: Factors that are too near each other to be told apart share a line.
 CONVERSIONS = (
     Conversion(10.0, "cm and mm"),
     Conversion(100.0, "m and cm, shares and percent", within=2.0),
@@ -39,10 +40,14 @@ CONVERSIONS = (
     Conversion(2.2046, "kg and lb"),
     Conversion(2.54, "in and cm"),
     Conversion(3.2808, "m and ft"),
-    Conversion(18.02, "mmol/l and mg/dl of glucose"),
+    Conversion(7.50062, "kPa and mmHg"),  # blood pressure, gases in blood
+    Conversion(18.02, "mmol/l and mg/dl of glucose"),  # 180.16 g/mol
     Conversion(24.0, "days and hours"),
+    Conversion(38.67, "mmol/l and mg/dl of cholesterol"),  # 386.7 g/mol
     Conversion(60.0, "minutes and seconds"),
-    Conversion(88.4, "mg/dl and µmol/l of creatinine"),
+    Conversion(  # 88.42 and 88.57
+        88.42, "mg/dl and µmol/l of creatinine, mmol/l and mg/dl of triglycerides"
+    ),
     Conversion(3600.0, "hours and seconds", within=2.0),
 )
 

@@ -8,6 +8,7 @@ from afcl.reliance import (
     LIKELY,
     NO_CLUSTERS,
     UNCLEAR,
+    is_path_end,
     reaches,
     reliance_of,
     set_aside_words,
@@ -70,7 +71,8 @@ def reliance_on(run: RunFolder) -> str:
     trust = run.trust
     if trust is None or trust.confidence is None or is_given(run):
         return ""
-    return reliance_of(trust.verdict, trust.confidence, run.n_clusters or 0)
+    k = run.n_clusters or 0
+    return reliance_of(trust.verdict, trust.confidence, k, run.note)
 
 
 def in_doubt(run: RunFolder) -> bool:
@@ -79,6 +81,8 @@ def in_doubt(run: RunFolder) -> bool:
     if trust is None or trust.verdict in (NO_CLUSTERS, UNCLEAR):
         return trust is not None
     sure = trust.confidence
+    if is_path_end(run.note, run.n_clusters or 0) and not is_given(run):
+        return True
     return sure is not None and not reaches(sure, LIKELY) and not is_given(run)
 
 

@@ -20,6 +20,7 @@ from afcl.exceptions import InputError
 from afcl.gaps import IMPUTE, KEEPING, has_gaps, speaking
 from afcl.parts import rows_in_a_part
 from afcl.privacy.levels import parse_level
+from afcl.reliance import no_part_words
 from afcl.runtime.batch import SiteBatch, Threads, fits
 from afcl.runtime.batch_coordinator import BatchCoordinator
 from afcl.runtime.coordinator import Coordinator
@@ -200,8 +201,7 @@ def too_small(
             gaps = "" if n == table.shape[0] else " whose gaps can be filled"
             small[client] = (
                 f"{who} has {n} {'row' if n == 1 else 'rows'}{gaps}, fewer than "
-                f"{least}: it takes no part, and its rows are labelled by the others' "
-                "clusters"
+                f"{least}: {no_part_words(table.shape[0])}"
             )
     if len(small) + len(gone) == len(tables):
         most = max((table.shape[0] for table in tables), default=0)

@@ -12,6 +12,7 @@ from afcl.data.features import bounds_of
 from afcl.exceptions import RejectedMessage
 from afcl.gaps import KEEPING, speaking
 from afcl.privacy.levels import parse_level
+from afcl.reliance import no_part_words
 from afcl.runtime.agreement import quoted
 from afcl.runtime.live.kinds import features_of
 from afcl.runtime.live.level_names import names_key
@@ -52,7 +53,7 @@ def standing(
         notes.append(f"{member.name}: {usual}")
     if n < least:
         notes.append(
-            f"{member.name}: {n} rows whose gaps can be filled, fewer than {least}: it "
-            "takes no part, and its rows are labelled by the others' clusters"
+            f"{member.name}: {n} rows whose gaps can be filled, fewer than {least}: "
+            f"{no_part_words(given.rows.shape[0])}"
         )
     return replace(member, notes=tuple(notes)), n >= least
