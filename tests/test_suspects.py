@@ -11,7 +11,7 @@ import pytest
 from afcl import AFCL
 from afcl.data.synthetic import random_mixture
 from afcl.estimators.suspects import suspicions_in
-from afcl.exceptions import AfclWarning, SuspicionWarning
+from afcl.exceptions import AfclWarning, ColumnWarning, SuspicionWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
 
@@ -139,3 +139,17 @@ class TestRules:
         X = np.column_stack([spots(), np.arange(300) + 20_000.0])
         assert [each.kind for each in found([X])] == ["ids"]
         assert not found([X], dates=["x2"])
+
+
+class TestPage:
+    def test_it_has_a_day_and_what_was_left_out(self, tmp_path):
+        frames = [pl.DataFrame(spots(seed), schema=["a", "b"]) for seed in range(3)]
+        frames[0] = frames[0].with_columns(c=frames[0]["a"])
+        with pytest.warns(ColumnWarning, match="column 'c' left out"):
+            model = AFCL(random_state=0, missing="impute").fit_clients(frames)
+        model.save(tmp_path / "model")
+        for each in (model, AFCL.load(tmp_path / "model")):
+            page = each.report(tmp_path / "report.html").read_text()
+            assert "Run of 20" in page
+            assert "Dropped or left out" in page
+            assert "left out: only table 1 has it" in page

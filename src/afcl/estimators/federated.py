@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -151,9 +152,11 @@ class FederatedClusterer(
         warn_of_owners(y, clients)
         X, clients = without_owners(X, clients)
         self._embedding = None
+        notes: list[str] = []
         if self.ordinal or has_texts(X):
             owner, names = owners_of(clients, len(X))
-            self._embedding = embed([X], self._least(), owner, self.ordinal)
+            given = [X], self._least(), owner, self.ordinal
+            self._embedding, notes = embed(*given)
         rows: Floats = self._checked(X, reset=True)
         owner, names = owners_of(clients, rows.shape[0])
         self._begin(names)
@@ -172,9 +175,9 @@ class FederatedClusterer(
         if weights is not None and (silent := kept & (weights == 0)).any():
             self.labels_[silent] = self.predict(X if self._embedding else rows)[silent]
         self.client_labels_ = [self.labels_[own] for own in np.split(order, ends)]
-        given = [rows_at(rows, own[kept[own]]) for own in np.split(order, ends)]
+        held = [rows_at(rows, own[kept[own]]) for own in np.split(order, ends)]
         called = ["X"] if clients is None else names
-        self._suspect(given, called, date_columns(X))
+        self._suspect(held, called, date_columns(X), notes)
         return self
 
     def fit_predict(
@@ -232,11 +235,12 @@ class FederatedClusterer(
         names = [name for name in self._roster if name in tables]
         held: list[Any] = in_place([tables[name] for name in names])
         self._tables = dict(tables)
+        lacking: list[str] = []
         if self.missing in KEEPING:
-            held, notes = with_lacking(held)
-            for note in notes:
+            held, lacking = with_lacking(held)
+            for note in lacking:
                 warn_user(ColumnWarning(note))
-        self._embedding = embed(held, self._least(), ordinal=self.ordinal)
+        self._embedding, notes = embed(held, self._least(), ordinal=self.ordinal)
         dates = [name for table in held for name in date_columns(table)]
         if self._embedding is not None:
             columns: tuple[str, ...] | None = tuple(map(str, held[0].columns))
@@ -264,7 +268,7 @@ class FederatedClusterer(
             self.labels_ = np.full(ends[-1], -1, dtype=LABEL)
             self.labels_[np.concatenate(masks)] = outcome.joined_labels
         self.client_labels_ = np.split(self.labels_, ends[:-1])
-        self._suspect(kept, titles(names, self._roster), dates)
+        self._suspect(kept, titles(names, self._roster), dates, [*lacking, *notes])
         return self
 
     def _fit_sources(self, tables: list[Any], names: list[str]) -> Self:
@@ -293,6 +297,7 @@ class FederatedClusterer(
         options = with_copies(options, self._heaviest)
         sizes = [table.shape[0] for table in tables]
         self._before_run(sizes, options)
+        began = time.time()
         spec = Spec(
             method,
             options,
@@ -319,6 +324,7 @@ class FederatedClusterer(
         with progress(self.max_rounds, self.verbose) as show:
             trace = Trace(show)
             outcome = simulate(spec, placed, schedule, trace=trace, gone=gone)
+        self._times = [began, time.time()]
         if self.device != AUTO and all(isinstance(t, np.ndarray) for t in tables):
             outcome = brought_back(outcome)
         if gone:

@@ -54,10 +54,13 @@ def embed(
     least: int,
     owners: Ints | None = None,
     ordinal: Mapping[str, Sequence[Any]] | None = None,
-) -> Embedding | None:
-    """Return how these frames become tables; None: they are numbers as they are."""
+) -> tuple[Embedding | None, list[str]]:
+    """Return how frames become tables and what is left out; None: numbers as they are.
+
+    What is left out is warned of, too.
+    """
     if not ordinal and not any(has_texts(table) for table in tables):
-        return None
+        return None, []
     if not all(map(is_frame, tables)):
         why = "some tables have texts and some are bare arrays"
         why = "ordinal= names columns of data frames" if ordinal else why
@@ -73,7 +76,7 @@ def embed(
     embedding, notes = embedding_of(tables, least, owners, ordinal)
     for note in notes:
         warn_user(ColumnWarning(note))
-    return embedding
+    return embedding, notes
 
 
 def public_bounds(scale: Any, embedding: Embedding | None) -> tuple[Any, Any]:

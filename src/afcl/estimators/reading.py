@@ -87,11 +87,16 @@ class Reading:
         return np.asarray(getattr(self, "feature_names_in_", numbered), dtype=object)
 
     def _suspect(
-        self, tables: Sequence[Floats], names: Sequence[str], dates: Sequence[str] = ()
+        self,
+        tables: Sequence[Floats],
+        names: Sequence[str],
+        dates: Sequence[str],
+        notes: Sequence[str],
     ) -> None:
         """Warn of what looks odd about the rows of an answer, and keep it for its page.
 
-        Where rows must not tell anything, only who has them is told.
+        So are `notes` on what was left out. Where rows must not tell anything, only who
+        has them is told.
         """
         columns = [str(name) for name in self.center_columns_]
         features = () if self._embedding is None else self._embedding.features
@@ -99,5 +104,6 @@ class Reading:
         found = suspects.suspicions_in(*given)
         if self._result is not None and not suspects.is_private(self.privacy_):
             self._result["suspicions"] = [asdict(each) for each in found]
+            self._result["data_notes"] = list(notes)
         for line in suspects.told(found):
             warn_user(SuspicionWarning(line))
