@@ -11,7 +11,14 @@ import pytest
 from afcl import AFCL
 from afcl.data.synthetic import random_mixture
 from afcl.estimators.suspects import suspicions_in
-from afcl.exceptions import AfclWarning, ColumnWarning, SuspicionWarning
+from afcl.exceptions import (
+    AfclWarning,
+    ColumnWarning,
+    InputError,
+    OwnersWarning,
+    SmallClientsWarning,
+    SuspicionWarning,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
 
@@ -153,3 +160,50 @@ class TestPage:
             assert "Run of 20" in page
             assert "Dropped or left out" in page
             assert "left out: only table 1 has it" in page
+
+
+class TestOneLine:
+    def test_an_empty_client_is_left_out(self):
+        tables = [spots(0), np.empty((0, 2)), spots(1)]
+        with pytest.warns(SmallClientsWarning, match="has 0 rows, fewer than 5"):
+            model = AFCL(random_state=0).fit_clients(tables)
+        assert [len(labels) for labels in model.client_labels_] == [300, 0, 300]
+        assert model.n_clusters_ == 3
+        with pytest.raises(ValueError, match="0 sample"):
+            AFCL().fit_clients([np.empty((0, 2))] * 2)
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_tables_are_numbered_from_one_or_named(self, value):
+        tables = [spots(seed) for seed in range(3)]
+        tables[1][4, 1] = value
+        with pytest.raises(InputError, match="^table 2 contains"):
+            AFCL().fit_clients(tables)
+        named = dict(zip(["north", "south", "west"], tables, strict=True))
+        with pytest.raises(InputError, match="^south contains"):
+            AFCL().fit_clients(named)
+
+    def test_infinity_among_gaps(self):
+        X = spots()
+        X[0, 0], X[4, 1] = np.nan, -np.inf
+        with pytest.raises(InputError, match="row 5, column 2"):
+            AFCL(missing="impute").fit(X)
+
+    @pytest.mark.parametrize("nobody", [None, np.nan])
+    def test_rows_without_an_owner(self, nobody):
+        frame = pd.DataFrame(spots(), columns=["a", "b"])
+        frame["site"] = pd.Series(["n"] * 299 + [nobody], dtype=object)
+        with pytest.raises(InputError, match="no owner of row 300"):
+            AFCL().fit(frame, clients="site")
+        with pytest.raises(InputError, match="owners of different types"):
+            AFCL().fit(spots(), clients=np.array([1, "a"] * 150, dtype=object))
+
+    def test_a_column_twice(self):
+        frame = pd.DataFrame(spots(), columns=["a", "a"])
+        with pytest.raises(InputError, match="'a' occurs twice"):
+            AFCL().fit(frame)
+        with pytest.raises(InputError, match="table 2: column 'a' occurs twice"):
+            AFCL().fit_clients([frame.set_axis(["a", "b"], axis=1), frame])
+
+    def test_texts_that_are_ignored(self):
+        with pytest.warns(OwnersWarning, match="pass clients="):
+            AFCL(random_state=0).fit(spots(), ["n", "s"] * 150)

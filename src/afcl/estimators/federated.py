@@ -247,9 +247,11 @@ class FederatedClusterer(
             held = [rows_of(t, self._embedding, i) for i, t in enumerate(held, 1)]
         else:
             held, columns = aligned(held)
+        called = titles(names, self._roster)
+        some = any(table.shape[0] for table in held)
         given: list[Any] = [
-            table if is_source(table) else self._numbers(table, f"table {g}")
-            for g, table in enumerate(held)
+            table if is_source(table) else self._numbers(table, title, not some)
+            for title, table in zip(called, held, strict=True)
         ]
         self.n_features_in_ = given[0].shape[1] if columns is None else len(columns)
         if columns is not None:
@@ -268,7 +270,7 @@ class FederatedClusterer(
             self.labels_ = np.full(ends[-1], -1, dtype=LABEL)
             self.labels_[np.concatenate(masks)] = outcome.joined_labels
         self.client_labels_ = np.split(self.labels_, ends[:-1])
-        self._suspect(kept, titles(names, self._roster), dates, [*lacking, *notes])
+        self._suspect(kept, called, dates, [*lacking, *notes])
         return self
 
     def _fit_sources(self, tables: list[Any], names: list[str]) -> Self:

@@ -16,7 +16,7 @@ from afcl.data.mixed import rows_of
 from afcl.estimators import suspects
 from afcl.estimators.told import warn_user
 from afcl.exceptions import InputError, SuspicionWarning
-from afcl.gaps import AVAILABLE, IMPUTE
+from afcl.gaps import AVAILABLE, IMPUTE, has_gaps
 
 MISSING = ("error", "drop", IMPUTE, AVAILABLE)
 
@@ -40,7 +40,7 @@ class Reading:
         """Return rows as numbers, or refuse them; remember what they are, if asked."""
         if self._embedding is None:
             rows: Floats = validate_data(
-                self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
+                self, X, reset=reset, dtype=np.float64, ensure_all_finite=False
             )
             return self._without_nan(rows, "X")
         if reset:
@@ -56,19 +56,33 @@ class Reading:
             )
         return checked
 
-    def _numbers(self, table: Any, name: str) -> Floats:
-        """Return a table as numbers, or refuse it."""
+    def _numbers(self, table: Any, name: str, full: bool = True) -> Floats:
+        """Return a table as numbers, or refuse it: also without rows, if so asked."""
         rows: Floats = check_array(
-            table, dtype=np.float64, ensure_all_finite="allow-nan", input_name=name
+            table,
+            dtype=np.float64,
+            ensure_all_finite=False,
+            ensure_min_samples=int(full),
+            input_name=name,
         )
         return self._without_nan(rows, name)
 
     def _without_nan(self, rows: Floats, name: str) -> Floats:
-        """Refuse gaps where nothing is said to be done about them."""
+        """Refuse infinity, and gaps where nothing is said to be done about them."""
         if self.missing not in MISSING:
             raise InputError(
                 f"missing={self.missing!r} is unknown: give 'error', 'drop', 'impute' "
                 "or 'available'"
+            )
+        if (
+            rows.size
+            and np.isinf([rows.min(), rows.max()]).any()
+            or (has_gaps(rows) and np.isinf(rows).any())
+        ):
+            row, column = np.argwhere(np.isinf(rows))[0].tolist()
+            raise InputError(
+                f"{name} contains infinity (row {row + 1}, column {column + 1}): "
+                "correct it, or write NaN there and say what to do about gaps, missing="
             )
         if self.missing == "error" and np.isnan(rows).any():
             raise InputError(

@@ -75,6 +75,8 @@ def suspicions_in(
         How the answer brings columns to one scale: with given bounds a column of two
         values weighs what was asked for, with quantiles far values do no harm.
     """
+    full = [i for i, rows in enumerate(tables) if rows.shape[0]]
+    tables, names = [tables[i] for i in full], [names[i] for i in full]
     whole = [
         Table(name, rows, tuple(columns), None)
         for name, rows in _together(tables, names)
