@@ -207,3 +207,12 @@ class TestOneLine:
     def test_texts_that_are_ignored(self):
         with pytest.warns(OwnersWarning, match="pass clients="):
             AFCL(random_state=0).fit(spots(), ["n", "s"] * 150)
+
+    @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+    def test_the_owners_column_may_stay(self, frame, tmp_path):
+        X = spots()
+        table = frame({"a": X[:, 0], "site": ["n", "s", "w"] * 100, "b": X[:, 1]})
+        model = AFCL(random_state=0).fit(table, clients="site")
+        model.save(tmp_path / "model")
+        for each in (model, AFCL.load(tmp_path / "model")):
+            np.testing.assert_array_equal(each.predict(table), model.labels_)

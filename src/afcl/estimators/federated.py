@@ -150,6 +150,7 @@ class FederatedClusterer(
             The fitted estimator.
         """
         warn_of_owners(y, clients)
+        self._owners = clients if isinstance(clients, str) else None
         X, clients = without_owners(X, clients)
         self._embedding = None
         notes: list[str] = []
@@ -176,7 +177,9 @@ class FederatedClusterer(
             self.labels_[silent] = self.predict(X if self._embedding else rows)[silent]
         self.client_labels_ = [self.labels_[own] for own in np.split(order, ends)]
         held = [rows_at(rows, own[kept[own]]) for own in np.split(order, ends)]
-        called = ["X"] if clients is None else names
+        called = ["X"]
+        if clients is not None:
+            called = [f"client {n}" if n.isdecimal() else n for n in names]
         self._suspect(held, called, date_columns(X), notes)
         return self
 

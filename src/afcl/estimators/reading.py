@@ -31,6 +31,8 @@ class Reading:
     n_features_in_: int
     feature_names_in_: AnyArray
     _embedding: Embedding | None = None
+    #: The column that named the owners of the rows, which new ones may have too.
+    _owners: str | None = None
 
     def _least(self) -> int:
         """Return how many rows of a level a client needs to name it."""
@@ -38,6 +40,8 @@ class Reading:
 
     def _checked(self, X: Any, reset: bool) -> Floats:
         """Return rows as numbers, or refuse them; remember what they are, if asked."""
+        if not reset and self._owners in getattr(X, "columns", ()):
+            X = X[[column for column in X.columns if column != self._owners]]
         if self._embedding is None:
             rows: Floats = validate_data(
                 self, X, reset=reset, dtype=np.float64, ensure_all_finite=False
