@@ -21,7 +21,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from afcl import AFCL, EventClock, Rounds, Schedule, make_method
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import make_mixture, make_sd1
-from afcl.exceptions import InputError, PrivacyWarning, SmallClientsWarning
+from afcl.exceptions import (
+    InputError,
+    PrivacyWarning,
+    SmallClientsWarning,
+    SuspicionWarning,
+)
 
 #: Much of this is about few rows without clusters; test_trust.py is about warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
@@ -359,7 +364,8 @@ class TestEdges:
         assert (model.cluster_centers_[:, 2] == 3.5).all()
 
     def test_all_clients_identical(self, sd1):
-        self.check([sd1[0]] * 4, 4)
+        with pytest.warns(SuspicionWarning, match="the same rows as table 1"):
+            self.check([sd1[0]] * 4, 4)
 
     def test_one_feature(self):
         rng = np.random.default_rng(0)

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -240,3 +241,45 @@ def test_a_declared_order_needs_no_rows_at_dp(seed):
     found = [t.to_pandas().astype({"grade": kind}) for t in tables.values()]
     with pytest.raises(InputError, match="at dp the levels"):
         AFCL(random_state=seed, **told).fit_clients(found)
+
+
+class TestBooleans:
+    """A column of booleans says of which of two kinds a row is, and weighs as such."""
+
+    def frame(self, module, seed, n=150):
+        rng = np.random.default_rng(seed)
+        kind = rng.integers(0, 3, n)
+        places = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])[kind]
+        X = places + rng.normal(0, 0.7, (n, 2))
+        return module.DataFrame(
+            {"a": X[:, 0], "b": X[:, 1], "member": rng.random(n) < 0.5}
+        )
+
+    @pytest.mark.parametrize("module", [pd, pl])
+    def test_they_split_no_clusters(self, module, tmp_path):
+        frames = [self.frame(module, seed) for seed in range(3)]
+        model = AFCL(random_state=0).fit_clients(frames)
+        assert model.n_clusters_ == 3
+        assert list(model.center_columns_[2:]) == ["member=false", "member=true"]
+        np.testing.assert_array_equal(model.predict(frames[0]), model.client_labels_[0])
+        model.save(tmp_path / "model")
+        again = AFCL.load(tmp_path / "model")
+        np.testing.assert_array_equal(again.predict(frames[1]), model.client_labels_[1])
+
+    @pytest.mark.parametrize("kind", ["boolean", "object", "str"])
+    def test_with_gaps_and_as_texts(self, kind):
+        frames = [self.frame(pd, seed) for seed in range(3)]
+        for frame in frames:
+            frame["member"] = frame["member"].astype(kind)
+            if kind != "str":
+                frame.loc[:4, "member"] = None
+        model = AFCL(random_state=0, missing="impute").fit_clients(frames)
+        assert model.n_clusters_ == 3
+        assert len(model.center_columns_) == 4
+
+    def test_ones_and_zeros_of_another_table_are_the_same(self):
+        frames = [self.frame(pd, seed) for seed in range(3)]
+        plain = AFCL(random_state=0).fit_clients(frames)
+        frames[1]["member"] = frames[1]["member"].astype(float)
+        model = AFCL(random_state=0).fit_clients(frames)
+        np.testing.assert_array_equal(model.labels_, plain.labels_)

@@ -12,6 +12,9 @@ import pytest
 from afcl import AFCL
 from afcl.exceptions import TrustWarning
 
+#: Rows and tables are repeated here on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::afcl.exceptions.SuspicionWarning")
+
 
 def spots(seed, k):
     """Rows around k places, 14 standard deviations apart, and their owners."""

@@ -78,5 +78,13 @@ class ColumnWarning(AfclWarning):
     """Something of a column was left out, or lacks; the text says what and why."""
 
 
+class OwnersWarning(AfclWarning):
+    """What is ignored looks like the owners of rows; the text says what to pass."""
+
+
+class SuspicionWarning(AfclWarning):
+    """Data that may spoil the answer look odd; the text says what and where."""
+
+
 class TrustWarning(AfclWarning):
     """The number of clusters should not be believed as it is; the text says why."""

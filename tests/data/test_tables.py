@@ -24,6 +24,7 @@ from afcl.data import (
     read_sites,
     site_names,
 )
+from afcl.data.features import Embedding
 from afcl.exceptions import InputError
 
 from .written import ROWS, write
@@ -93,14 +94,36 @@ def test_parquet_with_every_kind_of_number(folder):
     )
     frame.write_parquet("a.parquet")
     (table,) = read_sites([Path("a.parquet")]).tables
-    assert table.columns == ("int", "float", "flag", "text", "word", "price")
+    kinds = ("flag=false", "flag=true")
+    assert table.columns == ("int", "float", *kinds, "text", "word", "price")
     assert table.values.tolist() == [
-        [1, 1.5, 1, 1000, 1, 1.25],
-        [2, 2.5, 0, -2, 5, 2.5],
+        [1, 1.5, 0, 1, 1000, 1, 1.25],
+        [2, 2.5, 1, 0, -2, 5, 2.5],
     ]
 
 
-def test_booleans_in_text_are_0_and_1(folder):
+def test_booleans_are_a_category(folder):
+    paths = [
+        write("a.csv", "x,y\ntrue,1\nFalse,2\n,3\n"),
+        write("b.csv", "x,y\n1,4\n0,5\n1,6\n"),
+    ]
+    sites = read_sites(paths, missing="impute")
+    assert sites.columns == ("x=false", "x=true", "y")
+    one, other = (table.values[:, 1] for table in sites.tables)
+    np.testing.assert_array_equal(one, [1, 0, math.nan])
+    np.testing.assert_array_equal(other, [1, 0, 1])
+    known = Embedding.of_names(sites.columns, sites.features)
+    (new,) = read_sites([paths[0]], missing="impute", embedding=known).tables
+    np.testing.assert_array_equal(new.values, sites.tables[0].values)
+
+
+def test_runs_that_knew_booleans_as_numbers_read_them_so(folder):
+    path = write("a.csv", "x,y\ntrue,1\nFalse,2\n")
+    (table,) = read_sites([path], embedding=Embedding(("x", "y"), ())).tables
+    assert table.values.tolist() == [[1, 1], [0, 2]]
+
+
+def test_booleans_among_numbers_are_0_and_1(folder):
     (table,) = read_sites([write("a.csv", "x\ntrue\nFalse\n2\n")]).tables
     assert table.values.tolist() == [[1], [0], [2]]
 
@@ -208,7 +231,7 @@ def test_missing_values_in_parquet(folder):
         "fill it in or keep such rows with --missing impute"
     )
     sites = read_sites(["a.parquet"], missing="drop")
-    assert sites.tables[0].values.tolist() == [[1, 1, 1]]
+    assert sites.tables[0].values.tolist() == [[1, 1, 0, 1]]
 
 
 def test_one_incomplete_row_is_one_row(folder):

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 
 from afcl.data.cells import NotNumbers, OddCell
 from afcl.data.errors import fail
-from afcl.data.features import MOST_LEVELS, Embedding, Feature, Texts, agree, level_key
+from afcl.data.features import (
+    MOST_LEVELS,
+    Embedding,
+    Feature,
+    Texts,
+    agree,
+    are_numbers,
+    level_key,
+)
 from afcl.data.sources import SiteFiles, texts_at
 
 
@@ -59,6 +67,9 @@ def categories_in(
             if column not in declared and any(texts.mixed for texts in found):
                 slips.append(known[column])
                 continue
+            if column not in declared and are_numbers(found):
+                kept.append(column)
+                continue
             feature, said = _feature(column, found, declared.get(column), least)
             notes += said
             if feature is None:
@@ -100,6 +111,9 @@ def own_categories(
             found = texts_at(site, column)
             if column not in declared and found.mixed:
                 slips.append(known[column])
+                continue
+            if column not in declared and are_numbers([found]):
+                kept.append(column)
                 continue
             reason = _no_category(column, found, least)
             if reason and not declared.get(column):

@@ -107,7 +107,9 @@ def _hint(odd: OddCell) -> str:
     )
 
 
-def numbers(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | None]:
+def numbers(
+    series: pl.Series, written: Written = USUAL, flags: bool = False
+) -> tuple[Floats, Bools | None]:
     """Return a column as float64, NaN where there is no value.
 
     This is where a column is judged to be of numbers, and nowhere else.
@@ -117,6 +119,8 @@ def numbers(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools 
     series : Series
     written : Written
         How cells of text are written, and what means "no value".
+    flags : bool
+        Whether true and false are 1 and 0; else they are no numbers but kinds.
 
     Returns
     -------
@@ -130,8 +134,10 @@ def numbers(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools 
     if series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
     if series.dtype == pl.String:
-        values = _parsed(series, written.decimal)
-    elif series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null):
+        values = _parsed(series, written.decimal, flags)
+    elif series.dtype.is_numeric() or series.dtype == pl.Null:
+        values = series.cast(pl.Float64)
+    elif series.dtype == pl.Boolean and flags:
         values = series.cast(pl.Float64)
     else:
         values = pl.repeat(None, len(series), dtype=pl.Float64, eager=True)
@@ -193,8 +199,8 @@ def days(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | N
     return array, odd if odd.any() else None
 
 
-def _parsed(series: pl.Series, decimal: str) -> pl.Series:
-    """Read text cells as numbers, true and false as 1 and 0; null elsewhere."""
+def _parsed(series: pl.Series, decimal: str, flags: bool = False) -> pl.Series:
+    """Read text cells as numbers, true and false as 1 and 0 if asked; else null."""
     import polars as pl
 
     text = series.str.strip_chars()
@@ -203,11 +209,11 @@ def _parsed(series: pl.Series, decimal: str) -> pl.Series:
         text = text.set(text.str.contains(".", literal=True).fill_null(False), "-")
         text = text.str.replace(",", ".", literal=True)
     values = text.cast(pl.Float64, strict=False)
-    if values.null_count() == 0:
+    if values.null_count() == 0 or not flags:
         return values
     words = text.str.to_lowercase()
-    flags = words.replace_strict(FLAGS, default=None, return_dtype=pl.Float64)
-    return values.fill_null(flags)
+    known = words.replace_strict(FLAGS, default=None, return_dtype=pl.Float64)
+    return values.fill_null(known)
 
 
 def _has_value(
@@ -229,6 +235,7 @@ def matrix(
     before: int = 0,
     written: Written = USUAL,
     dates: Collection[str] = (),
+    flags: bool = False,
 ) -> Floats:
     """Return the cells of a frame as numbers; refuses text and infinite values.
 
@@ -243,11 +250,14 @@ def matrix(
         How the cells are written.
     dates : collection of str
         Columns of dates.
+    flags : bool
+        Whether true and false are numbers.
     """
     values = np.empty((frame.height, frame.width))
     for place, series in enumerate(frame):
         is_date = series.name in dates
-        values[:, place], odd = (days if is_date else numbers)(series, written)
+        read = days(series, written) if is_date else numbers(series, written, flags)
+        values[:, place], odd = read
         if odd is not None:
             found = odd_cell(odd, series, path, before, written)
             raise _no_date(found) if is_date else NotNumbers([found])

@@ -11,6 +11,8 @@ from afcl.data.errors import drop_option, listed
 from afcl.data.features import Feature
 from afcl.data.sites import SiteTable
 from afcl.data.suspicion import MOSTLY_EMPTY, Suspicion
+from afcl.data.tables import Table
+from afcl.gaps import has_gaps
 
 #: A larger share of gaps, over all sites, and most rows would have a value made up.
 EMPTY = 0.5
@@ -30,7 +32,7 @@ def mostly_empty(
     first = {owner.get(c, c): c for c in reversed(tables[0].columns)}
     names = list(first)[::-1]
     rows = sum(table.shape[0] for table in tables)
-    if rows < ENOUGH:
+    if rows < ENOUGH or not any(map(_may_have_gaps, tables)):
         return []
     samples = column_samples(tables, [first[name] for name in names])
     gaps = {
@@ -48,3 +50,8 @@ def mostly_empty(
         f"nobody measured, and clusters may follow it; compare with {remedy}"
     )
     return [Suspicion(None, empty[0] if one else None, MOSTLY_EMPTY, text)]
+
+
+def _may_have_gaps(table: SiteTable) -> bool:
+    """Whether it is worth a look; of rows in files nobody knows before."""
+    return not isinstance(table, Table) or has_gaps(table.values)

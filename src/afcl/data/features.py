@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -41,6 +41,11 @@ WIDTH = (2 / MISMATCH) ** 0.5
 STEP = 1 / 4
 #: How far apart the lowest and the highest are at most; a number's ends are 1 apart.
 LONGEST_ORDER = 0.5
+
+
+#: The two levels of a column of booleans, and what they are in one of numbers.
+TRUE_OR_FALSE = ("false", "true")
+ALIASES = {"0": "false", "1": "true"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +131,16 @@ class Embedding:
     coded : bool
         Whether a category stays one column, of the places of its levels, for levels
         are settled later.
+    flags : bool
+        Whether true and false are 1 and 0 in columns of numbers: it was settled which
+        these are.
     """
 
     columns: tuple[str, ...]
     features: tuple[Feature, ...]
     dates: tuple[str, ...] = ()
     coded: bool = False
+    flags: bool = False
 
     @classmethod
     def of_names(
@@ -175,7 +184,7 @@ class Texts:
     levels : mapping from str to int
         How many rows have each, by the spelling that comes first.
     numbers, dates : int
-        How many cells are numbers, and how many are dates.
+        How many cells are numbers, true and false among them, and how many are dates.
     slip : bool
         Whether a cell would be a number if it were written otherwise.
     """
@@ -274,6 +283,7 @@ def agree(
     >>> agree("colour", [north, south], 5)[0].levels
     ('Blue', 'red')
     """
+    sites = _of_booleans(sites)
     named: dict[str, str] = {}
     for site in sites:
         for level, n in site.levels.items():
@@ -303,6 +313,37 @@ def agree(
         none = f"{'counts' if rare == 1 else 'count'} as none of the others"
         notes.append(f"column {name!r}: {cells} of {levels} {none}")
     return Feature(name, tuple(sorted(named.values(), key=level_key))), notes
+
+
+def are_numbers(sites: Sequence[Texts]) -> bool:
+    """Whether a column is of numbers, with true and false among them as 1 and 0.
+
+    Examples
+    --------
+    >>> are_numbers([Texts({"2": 5, "true": 1}, numbers=6)])
+    True
+    >>> are_numbers([Texts({"0": 5, "true": 1}, numbers=6)])
+    False
+    """
+    keys = {level_key(level) for site in sites for level in site.levels}
+    if keys <= {*TRUE_OR_FALSE, *ALIASES}:
+        return False
+    return all(site.numbers == site.n_values for site in sites)
+
+
+def _of_booleans(sites: Sequence[Texts]) -> Sequence[Texts]:
+    """Return a column as true and false also where a site has 1 and 0."""
+    keys = {level_key(level) for site in sites for level in site.levels}
+    if not keys & {*TRUE_OR_FALSE} or not keys <= {*TRUE_OR_FALSE, *ALIASES}:
+        return sites
+    counts = []
+    for site in sites:
+        own = Counter[str]()
+        for level, n in site.levels.items():
+            key = level_key(level)
+            own[ALIASES.get(key, key)] += n
+        counts.append(own)
+    return [replace(site, levels=own) for site, own in zip(sites, counts, strict=True)]
 
 
 def ordered_feature(option: str, name: str, levels: Sequence[Any]) -> Feature:
@@ -380,6 +421,8 @@ def places_of(values: Sequence[Any], feature: Feature) -> Floats:
     array([ 1., nan, -1.])
     """
     places = {level_key(level): i for i, level in enumerate(feature.levels)}
+    if tuple(places) == TRUE_OR_FALSE:
+        places |= {alias: places[level] for alias, level in ALIASES.items()}
     found = {value: float(places.get(level_key(value), -1)) for value in set(values)}
     found[None] = np.nan
     return np.array([found[value] for value in values], dtype=np.float64)

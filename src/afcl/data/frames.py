@@ -108,6 +108,20 @@ def _widened(frame: Any, columns: Sequence[str]) -> Any:
     return widened.select(columns)
 
 
+def check_labels(table: Any, number: int = 1) -> None:
+    """Refuse a frame in which two columns are called the same."""
+    if not getattr(table, "streamed", False):
+        _labels(table, number)
+
+
+def date_columns(table: Any) -> list[str]:
+    """Return the columns of a frame that are dates, times or lengths of time."""
+    kinds = ((str(c), table[c].dtype) for c in getattr(table, "columns", ()))
+    return [
+        c for c, kind in kinds if str(kind).lower().startswith(("date", "time", "dur"))
+    ]
+
+
 def _labels(table: Any, number: int) -> Labels | None:
     """Return a frame's column labels, None for an array."""
     if not hasattr(table, "columns"):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.data.errors import MISSING, excerpt, fail, listed, without_levels
+from afcl.data.errors import FLAGS, MISSING, excerpt, fail, listed, without_levels
 from afcl.data.features import (
     STRAY,
     Embedding,
@@ -60,7 +60,8 @@ def _encoded(frame: Any, feature: Feature, number: int) -> Floats:
 def has_texts(table: Any) -> bool:
     """Whether a table is a frame with a column that is not of numbers.
 
-    Columns whose type says so are categories, also if they hold numbers. A few cells
+    Columns whose type says so are categories, also if they hold numbers, and so are
+    those of booleans. A few cells
     that are none make no column of texts: they are refused as odd numbers. Levels that
     have an order are none, whatever they are.
     """
@@ -175,8 +176,8 @@ def _text_columns(frame: Any) -> list[str]:
 
 
 def _is_declared(column: Any) -> bool:
-    """Whether pandas or Polars says that a column is of categories."""
-    return str(column.dtype).lower().startswith(("categor", "enum"))
+    """Whether pandas or Polars says that a column is of categories, or booleans."""
+    return str(column.dtype).lower().startswith(("categor", "enum", "bool"))
 
 
 def _is_text(cells: Any) -> bool:
@@ -184,14 +185,23 @@ def _is_text(cells: Any) -> bool:
     if cells.dtype.kind in "biufMm":
         return False
     valued = [cell for cell in cells.tolist() if not _is_missing(cell)]
+    if valued and all(map(_is_flag, valued)):
+        return True
     odd = sum(isinstance(cell, str) and not is_number(cell) for cell in valued)
     return odd > STRAY * len(valued)
+
+
+def _is_flag(cell: Any) -> bool:
+    """Whether a cell is true or false, or says so."""
+    return isinstance(cell, bool) or (
+        isinstance(cell, str) and cell.strip().lower() in FLAGS
+    )
 
 
 def _is_missing(cell: Any, absent: Collection[str] = MISSING) -> bool:
     if isinstance(cell, str):
         return cell.strip().lower() in absent
-    return cell is None or cell != cell or type(cell).__name__ == "NAType"
+    return cell is None or type(cell).__name__ == "NAType" or cell != cell
 
 
 def _texts(frame: Any, column: str, levels: Collection[str] = ()) -> list[str | None]:

@@ -102,9 +102,10 @@ def read_sites(
     paths : iterable of paths
         Text (`.csv`, `.tsv`, `.txt`, `.dat`, `.data`, all also with `.gz`), `.parquet`
         or `.xlsx`, with column names; or folders of such files, each of which is a
-        site. Integers, floats, booleans (as 0 and 1) and numbers written as text are
-        numbers; an empty cell, `NA`, `NaN`, `null` and the like are missing. Names that
-        differ in white space, upper and lower case only are the same.
+        site. Integers, floats and numbers written as text are numbers, booleans
+        (`true`, `false`) are a category; an empty cell, `NA`, `NaN`, `null` and the
+        like are missing. Names that differ in white space, upper and lower case only
+        are the same.
     columns : sequence of str, optional
         Use only these, in this order; every file must have them. By default all
         columns that every file has, in the order of the first file.
@@ -249,9 +250,10 @@ def open_sites(
                 "all rows in memory: --no-stream, or leave them out (--numeric-only)"
             )
         notes.extend(said)
-        return settled
+        return replace(settled, flags=True)
 
-    settled = embedding or Embedding(common, (), declared.dates)
+    known = embedding and replace(embedding, flags=True)
+    settled = known or Embedding(common, (), declared.dates)
     if (declared.categories or declared.ordered) and embedding is None:
         settled = settle(odd_columns(sites, common))
     try:

@@ -141,7 +141,7 @@ def texts_at(site: SiteFiles, column: str) -> Texts:
         for frame in read_frames(file, [column], as_numbers=False):
             own = texts(frame[column], file.written)
             held = sum(cell is not None for cell in own)
-            odd = numbers(frame[column], file.written)[1]
+            odd = numbers(frame[column], file.written, flags=True)[1]
             n_numbers += held - (0 if odd is None else int(odd.sum()))
             no_date = days(frame[column], file.written)[1]
             n_dates += held - (0 if no_date is None else int(no_date.sum()))
@@ -253,7 +253,7 @@ class SiteReader:
 
     def _numbers(self, frame: pl.DataFrame, file: DataFile, seen: int) -> Floats:
         given = frame, file.path, seen, file.written, self._embedding.dates
-        return matrix(*given)
+        return matrix(*given, flags=self._embedding.flags)
 
     def _complete(self, values: Floats) -> Bools:
         # The least value is NaN if any is: much quicker than to look at each.

@@ -90,13 +90,25 @@ def _units(columns: Sequence[ColumnSample]) -> list[Suspicion]:
         parts = [column.parts[i] for i in large][:COMPARED]
         # Apart by all values and without the tails: either alone may be chance.
         by_all, by_most = _stats(parts, 0.0), _stats(parts, TAIL)
-        for place, own in enumerate(parts):
-            looks = [_odd_one(stats, place) for stats in (by_all, by_most)]
+        for place in _elsewhere(parts):
+            own = parts[place]
+            looks = _odd_one(by_all, place)
+            if looks:
+                most = _odd_one(by_most, place)
+                looks = [look for look in looks if look in most]
             rest = [*parts[:place], *parts[place + 1 :]]
-            for units, larger in looks[0]:
-                if (units, larger) in looks[1] and _fits(own, rest, units, larger):
+            for units, larger in looks:
+                if _fits(own, rest, units, larger):
                     found.append(_converted(column, large[place], units, larger))
     return found
+
+
+def _elsewhere(parts: Sequence[Floats]) -> list[int]:
+    """Return the sites that do not lie where most do: the others have their unit."""
+    quartiles = np.array([np.quantile(part, [0.25, 0.5, 0.75]) for part in parts])
+    typical = np.median(quartiles, axis=0)
+    off = np.abs(quartiles - typical).max(axis=1)
+    return [int(i) for i in np.flatnonzero(off > FIT * (typical[2] - typical[0]))]
 
 
 def _stats(parts: Sequence[Floats], tail: float) -> ColumnStats:

@@ -15,6 +15,22 @@ from afcl.exceptions import InputError
 Table: TypeAlias = Floats | Source
 
 
+def titles(names: Sequence[str], roster: Sequence[str]) -> list[str]:
+    """Return what messages call the tables of these clients.
+
+    Clients without names of their own are numbered from 0, and tables from 1.
+
+    Examples
+    --------
+    >>> titles(["0", "2"], ["0", "", "2"]), titles(["b"], ["a", "b"])
+    (['table 1', 'table 3'], ['b'])
+    """
+    numbers = {name: place for place, name in enumerate(roster) if name}
+    if any(name != str(place) for name, place in numbers.items()):
+        return list(names)
+    return [f"table {numbers[name] + 1}" for name in names]
+
+
 def is_source(table: Any) -> bool:
     """Whether the rows are kept elsewhere and read part by part."""
     return bool(getattr(table, "streamed", False))

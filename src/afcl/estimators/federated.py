@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -11,17 +12,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from afcl._typing import AnyArray, Floats, Ints
+from afcl._typing import Floats, Ints
 from afcl.core.lineage import Answered
 from afcl.core.protocol import AnyMethod, Clustering
-from afcl.data.features import Embedding
-from afcl.data.frames import with_lacking
+from afcl.data.frames import date_columns, with_lacking
 from afcl.data.mixed import has_texts, rows_of
 from afcl.estimators import shape, storage, trust
 from afcl.estimators.answers import NumberedAnswers
-from afcl.estimators.clients import Table, aligned, is_source
+from afcl.estimators.clients import Table, aligned, is_source, titles
 from afcl.estimators.keeping import Keeping
 from afcl.estimators.kpath import KPath
 from afcl.estimators.mixed import (
@@ -33,11 +32,12 @@ from afcl.estimators.mixed import (
     without_owners,
 )
 from afcl.estimators.new_rows import OnNewRows
+from afcl.estimators.reading import Reading
 from afcl.estimators.rows import by_owner, kept_rows, owners_of, rows_at
 from afcl.estimators.told import warn_user
 from afcl.estimators.weights import weights_of, with_copies
 from afcl.exceptions import ColumnWarning, InputError, SmallClientsWarning
-from afcl.gaps import AVAILABLE, IMPUTE, KEEPING
+from afcl.gaps import KEEPING
 from afcl.methods.presets import at_default_level
 from afcl.runtime.arrays import AUTO, brought_back, in_place, moved
 from afcl.runtime.coordinator import Spec
@@ -54,10 +54,9 @@ from afcl.runtime.simulate import (
 from afcl.scale import Box
 from afcl.trace import Trace
 
-MISSING = ("error", "drop", IMPUTE, AVAILABLE)
-
 
 class FederatedClusterer(
+    Reading,
     OnNewRows,
     Keeping,
     NumberedAnswers,
@@ -71,7 +70,6 @@ class FederatedClusterer(
 
     participation: Any
     scale: Any
-    missing: Any
     #: Columns whose levels have an order, and these; None: none is declared.
     ordinal: Mapping[str, Sequence[Any]] | None = None
     #: Where rows are worked on; `auto`: where they are.
@@ -94,7 +92,6 @@ class FederatedClusterer(
     cell_labels_: Ints | None
     cell_sparse_: Any
     _fit_rows: list[Floats] | None
-    _embedding: Embedding | None = None
     #: The most copies of a row that a fit works on: its largest weight.
     _heaviest: int = 1
 
@@ -153,11 +150,14 @@ class FederatedClusterer(
             The fitted estimator.
         """
         warn_of_owners(y, clients)
+        self._owners = clients if isinstance(clients, str) else None
         X, clients = without_owners(X, clients)
         self._embedding = None
+        notes: list[str] = []
         if self.ordinal or has_texts(X):
             owner, names = owners_of(clients, len(X))
-            self._embedding = embed([X], self._least(), owner, self.ordinal)
+            given = [X], self._least(), owner, self.ordinal
+            self._embedding, notes = embed(*given)
         rows: Floats = self._checked(X, reset=True)
         owner, names = owners_of(clients, rows.shape[0])
         self._begin(names)
@@ -176,6 +176,11 @@ class FederatedClusterer(
         if weights is not None and (silent := kept & (weights == 0)).any():
             self.labels_[silent] = self.predict(X if self._embedding else rows)[silent]
         self.client_labels_ = [self.labels_[own] for own in np.split(order, ends)]
+        held = [rows_at(rows, own[kept[own]]) for own in np.split(order, ends)]
+        called = ["X"]
+        if clients is not None:
+            called = [f"client {n}" if n.isdecimal() else n for n in names]
+        self._suspect(held, called, date_columns(X), notes)
         return self
 
     def fit_predict(
@@ -233,19 +238,23 @@ class FederatedClusterer(
         names = [name for name in self._roster if name in tables]
         held: list[Any] = in_place([tables[name] for name in names])
         self._tables = dict(tables)
+        lacking: list[str] = []
         if self.missing in KEEPING:
-            held, notes = with_lacking(held)
-            for note in notes:
+            held, lacking = with_lacking(held)
+            for note in lacking:
                 warn_user(ColumnWarning(note))
-        self._embedding = embed(held, self._least(), ordinal=self.ordinal)
+        self._embedding, notes = embed(held, self._least(), ordinal=self.ordinal)
+        dates = [name for table in held for name in date_columns(table)]
         if self._embedding is not None:
             columns: tuple[str, ...] | None = tuple(map(str, held[0].columns))
             held = [rows_of(t, self._embedding, i) for i, t in enumerate(held, 1)]
         else:
             held, columns = aligned(held)
+        called = titles(names, self._roster)
+        some = any(table.shape[0] for table in held)
         given: list[Any] = [
-            table if is_source(table) else self._numbers(table, f"table {g}")
-            for g, table in enumerate(held)
+            table if is_source(table) else self._numbers(table, title, not some)
+            for title, table in zip(called, held, strict=True)
         ]
         self.n_features_in_ = given[0].shape[1] if columns is None else len(columns)
         if columns is not None:
@@ -264,6 +273,7 @@ class FederatedClusterer(
             self.labels_ = np.full(ends[-1], -1, dtype=LABEL)
             self.labels_[np.concatenate(masks)] = outcome.joined_labels
         self.client_labels_ = np.split(self.labels_, ends[:-1])
+        self._suspect(kept, called, dates, [*lacking, *notes])
         return self
 
     def _fit_sources(self, tables: list[Any], names: list[str]) -> Self:
@@ -282,60 +292,6 @@ class FederatedClusterer(
         ]
         return self
 
-    def _least(self) -> int:
-        """Return how many rows of a level a client needs to name it."""
-        return int(getattr(self, "min_cell", 1))
-
-    def _checked(self, X: Any, reset: bool) -> Floats:
-        """Return rows as numbers, or refuse them; remember what they are, if asked."""
-        if self._embedding is None:
-            rows: Floats = validate_data(
-                self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
-            )
-            return self._without_nan(rows, "X")
-        if reset:
-            self.feature_names_in_ = np.asarray(list(map(str, X.columns)), dtype=object)
-            self.n_features_in_ = len(self.feature_names_in_)
-        given = rows_of(X, self._embedding) if hasattr(X, "columns") else X
-        checked = self._numbers(given, "X")
-        width = len(self._embedding.names)
-        if checked.shape[1] != width:
-            raise InputError(
-                f"X has {checked.shape[1]} columns, categories and numbers make "
-                f"{width}: pass a frame"
-            )
-        return checked
-
-    def _numbers(self, table: Any, name: str) -> Floats:
-        """Return a table as numbers, or refuse it."""
-        rows: Floats = check_array(
-            table, dtype=np.float64, ensure_all_finite="allow-nan", input_name=name
-        )
-        return self._without_nan(rows, name)
-
-    def _without_nan(self, rows: Floats, name: str) -> Floats:
-        """Refuse gaps where nothing is said to be done about them."""
-        if self.missing not in MISSING:
-            raise InputError(
-                f"missing={self.missing!r} is unknown: give 'error', 'drop', 'impute' "
-                "or 'available'"
-            )
-        if self.missing == "error" and np.isnan(rows).any():
-            raise InputError(
-                f"{name} contains NaN: say what to do about rows with gaps, "
-                "missing='drop', 'impute' or 'available'"
-            )
-        return rows
-
-    @property
-    def center_columns_(self) -> AnyArray:
-        """What the columns of `cluster_centers_` are called, also those of levels."""
-        check_is_fitted(self, "n_clusters_")
-        if self._embedding is not None:
-            return np.asarray(self._embedding.names, dtype=object)
-        numbered = [f"x{i}" for i in range(self.n_features_in_)]
-        return np.asarray(getattr(self, "feature_names_in_", numbered), dtype=object)
-
     def _run(self, tables: Sequence[Table], names: list[str]) -> Outcome:
         """Run the federation of these clients; who is gone keeps its number."""
         method, options = self._method()
@@ -346,6 +302,7 @@ class FederatedClusterer(
         options = with_copies(options, self._heaviest)
         sizes = [table.shape[0] for table in tables]
         self._before_run(sizes, options)
+        began = time.time()
         spec = Spec(
             method,
             options,
@@ -372,6 +329,7 @@ class FederatedClusterer(
         with progress(self.max_rounds, self.verbose) as show:
             trace = Trace(show)
             outcome = simulate(spec, placed, schedule, trace=trace, gone=gone)
+        self._times = [began, time.time()]
         if self.device != AUTO and all(isinstance(t, np.ndarray) for t in tables):
             outcome = brought_back(outcome)
         if gone:

@@ -25,6 +25,8 @@ class Keeping:
     n_clusters_: int
     privacy_: str | None
     _result: dict[str, Any] | None
+    #: When the run of the answer began and ended; older models do not know it.
+    _times: list[float] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle holds: what :meth:`save` keeps, and no training row."""
@@ -85,7 +87,8 @@ class Keeping:
         """
         check_is_fitted(self, "n_clusters_")
         model = cast("FederatedClusterer", self)
-        return write_page(storage.result_of(model), model.trace_, Path(path))
+        result = storage.result_of(model)
+        return write_page(result, model.trace_, Path(path), self._times)
 
     def export(self, path: Path | str, to: Format | None = None) -> Path:
         """Write scaling and nearest centre for other programs.

@@ -10,10 +10,11 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.data.features import Embedding
+from afcl.data.frames import check_labels
 from afcl.data.mixed import embedding_of, has_texts, is_frame
 from afcl.data.spelling import name_key
 from afcl.estimators.told import warn_user
-from afcl.exceptions import ColumnWarning, InputError
+from afcl.exceptions import ColumnWarning, InputError, OwnersWarning
 
 
 def as_tables(given: Any) -> tuple[list[Any], list[str]]:
@@ -25,6 +26,7 @@ def as_tables(given: Any) -> tuple[list[Any], list[str]]:
 
 def without_owners(X: Any, clients: Any) -> tuple[Any, Any]:
     """Take owners from a frame's column, if they are named by it."""
+    check_labels(X)
     if not isinstance(clients, str):
         return X, clients
     if not hasattr(X, "columns") or clients not in X.columns:
@@ -43,7 +45,7 @@ def warn_of_owners(y: Any, clients: Any) -> None:
     cells = np.asarray(y)
     if cells.ndim == 1 and cells.dtype.kind in "OUS" and cells.size > 1:
         warn_user(
-            UserWarning(
+            OwnersWarning(
                 "y is ignored; if it names the owner of each row, pass clients="
             )
         )
@@ -54,10 +56,15 @@ def embed(
     least: int,
     owners: Ints | None = None,
     ordinal: Mapping[str, Sequence[Any]] | None = None,
-) -> Embedding | None:
-    """Return how these frames become tables; None: they are numbers as they are."""
+) -> tuple[Embedding | None, list[str]]:
+    """Return how frames become tables and what is left out; None: numbers as they are.
+
+    What is left out is warned of, too.
+    """
+    for number, table in enumerate(tables, 1):
+        check_labels(table, number)
     if not ordinal and not any(has_texts(table) for table in tables):
-        return None
+        return None, []
     if not all(map(is_frame, tables)):
         why = "some tables have texts and some are bare arrays"
         why = "ordinal= names columns of data frames" if ordinal else why
@@ -73,7 +80,7 @@ def embed(
     embedding, notes = embedding_of(tables, least, owners, ordinal)
     for note in notes:
         warn_user(ColumnWarning(note))
-    return embedding
+    return embedding, notes
 
 
 def public_bounds(scale: Any, embedding: Embedding | None) -> tuple[Any, Any]:

@@ -24,7 +24,18 @@ def owners_of(clients: ArrayLike | None, n: int) -> tuple[Ints, list[str]]:
             f"clients must name the owner of each of the {n} rows, "
             f"it has shape {given.shape}"
         )
-    names, owner = np.unique(given, return_inverse=True)
+    lacking = np.array([cell is None or cell != cell for cell in given.tolist()])
+    if given.dtype.kind in "Of" and lacking.any():
+        raise InputError(
+            f"clients names no owner of row {int(lacking.argmax()) + 1}: fill it in, "
+            "or leave such rows out"
+        )
+    try:
+        names, owner = np.unique(given, return_inverse=True)
+    except TypeError:
+        raise InputError(
+            "clients has owners of different types, such as numbers and texts: use one"
+        ) from None
     return owner.astype(np.int64), [str(name) for name in names]
 
 

@@ -66,6 +66,8 @@ def save(model: FederatedClusterer, folder: Path) -> None:
         "seed": model._seed,
         "roster": model._roster,
         "result": model._result,
+        "times": model._times,
+        "owners": model._owners,
     }
     description["lineage"], last = model._lineage.parts()
     arrays |= {f"{LAST}{name}": array for name, array in last.items()}
@@ -103,6 +105,8 @@ def load(kind: type[ModelT], folder: Path) -> ModelT:
     model.labels_ = arrays.get("labels")
     model.cluster_spreads_ = arrays.get("spreads")  # older files have none
     model._result = description.get("result")
+    model._times = description.get("times")
+    model._owners = description.get("owners")
     ends = np.cumsum(arrays["client_rows"])[:-1]
     model.client_labels_ = np.split(arrays["client_labels"], ends)
     model._fit_rows = None

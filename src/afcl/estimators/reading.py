@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a clusterer is given, as rows of numbers that it can work on, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from afcl._typing import AnyArray, Floats
+from afcl.data.features import Embedding
+from afcl.data.mixed import rows_of
+from afcl.estimators import suspects
+from afcl.estimators.told import warn_user
+from afcl.exceptions import InputError, SuspicionWarning
+from afcl.gaps import AVAILABLE, IMPUTE, has_gaps
+
+MISSING = ("error", "drop", IMPUTE, AVAILABLE)
+
+
+class Reading:
+    """The part of a clusterer that looks at what it is given."""
+
+    missing: Any
+    scale: Any
+    privacy_: str | None
+    _result: dict[str, Any] | None
+    n_features_in_: int
+    feature_names_in_: AnyArray
+    _embedding: Embedding | None = None
+    #: The column that named the owners of the rows, which new ones may have too.
+    _owners: str | None = None
+
+    def _least(self) -> int:
+        """Return how many rows of a level a client needs to name it."""
+        return int(getattr(self, "min_cell", 1))
+
+    def _checked(self, X: Any, reset: bool) -> Floats:
+        """Return rows as numbers, or refuse them; remember what they are, if asked."""
+        if not reset and self._owners in getattr(X, "columns", ()):
+            X = X[[column for column in X.columns if column != self._owners]]
+        if self._embedding is None:
+            rows: Floats = validate_data(
+                self, X, reset=reset, dtype=np.float64, ensure_all_finite=False
+            )
+            return self._without_nan(rows, "X")
+        if reset:
+            self.feature_names_in_ = np.asarray(list(map(str, X.columns)), dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+        given = rows_of(X, self._embedding) if hasattr(X, "columns") else X
+        checked = self._numbers(given, "X")
+        width = len(self._embedding.names)
+        if checked.shape[1] != width:
+            raise InputError(
+                f"X has {checked.shape[1]} columns, categories and numbers make "
+                f"{width}: pass a frame"
+            )
+        return checked
+
+    def _numbers(self, table: Any, name: str, full: bool = True) -> Floats:
+        """Return a table as numbers, or refuse it: also without rows, if so asked."""
+        rows: Floats = check_array(
+            table,
+            dtype=np.float64,
+            ensure_all_finite=False,
+            ensure_min_samples=int(full),
+            input_name=name,
+        )
+        return self._without_nan(rows, name)
+
+    def _without_nan(self, rows: Floats, name: str) -> Floats:
+        """Refuse infinity, and gaps where nothing is said to be done about them."""
+        if self.missing not in MISSING:
+            raise InputError(
+                f"missing={self.missing!r} is unknown: give 'error', 'drop', 'impute' "
+                "or 'available'"
+            )
+        if (
+            rows.size
+            and np.isinf([rows.min(), rows.max()]).any()
+            or (has_gaps(rows) and np.isinf(rows).any())
+        ):
+            row, column = np.argwhere(np.isinf(rows))[0].tolist()
+            raise InputError(
+                f"{name} contains infinity (row {row + 1}, column {column + 1}): "
+                "correct it, or write NaN there and say what to do about gaps, missing="
+            )
+        if self.missing == "error" and np.isnan(rows).any():
+            raise InputError(
+                f"{name} contains NaN: say what to do about rows with gaps, "
+                "missing='drop', 'impute' or 'available'"
+            )
+        return rows
+
+    @property
+    def center_columns_(self) -> AnyArray:
+        """What the columns of `cluster_centers_` are called, also those of levels."""
+        check_is_fitted(self, "n_clusters_")
+        if self._embedding is not None:
+            return np.asarray(self._embedding.names, dtype=object)
+        numbered = [f"x{i}" for i in range(self.n_features_in_)]
+        return np.asarray(getattr(self, "feature_names_in_", numbered), dtype=object)
+
+    def _suspect(
+        self,
+        tables: Sequence[Floats],
+        names: Sequence[str],
+        dates: Sequence[str],
+        notes: Sequence[str],
+    ) -> None:
+        """Warn of what looks odd about the rows of an answer, and keep it for its page.
+
+        So are `notes` on what was left out. Where rows must not tell anything, only who
+        has them is told.
+        """
+        columns = [str(name) for name in self.center_columns_]
+        features = () if self._embedding is None else self._embedding.features
+        given = (tables, names, columns, features, dates, self.scale)
+        found = suspects.suspicions_in(*given)
+        if self._result is not None and not suspects.is_private(self.privacy_):
+            self._result["suspicions"] = [asdict(each) for each in found]
+            self._result["data_notes"] = list(notes)
+        for line in suspects.told(found):
+            warn_user(SuspicionWarning(line))
