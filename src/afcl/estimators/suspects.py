@@ -34,8 +34,9 @@ from afcl.gaps import has_gaps
 from afcl.privacy import parse_level
 from afcl.robust import ROBUST
 
-#: Most rows of all tables that are looked at, about, and fewest of a table.
-LOOKED_AT, FEWEST = 50_000, 1_000
+#: Most rows of all tables that are looked at, about, and fewest of a table. With their
+#: extremes they are fewer than the rules look at: these need not draw again.
+LOOKED_AT, FEWEST = 16_000, 1_000
 #: Most tables that are told apart; beyond, neighbours are taken together.
 TABLES = 50
 #: A larger part of values that differ may be ids.
@@ -92,7 +93,7 @@ def suspicions_in(
     return [
         replace(each, text=_advised(each))
         for each in found
-        if each.kind not in harmless
+        if each.is_serious and each.kind not in harmless
     ]
 
 
