@@ -6,6 +6,8 @@ Run it with ``python examples/sklearn_pipeline.py``; it takes a few seconds.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from sklearn.base import clone
 from sklearn.datasets import load_wine
@@ -16,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from afcl import AFCL
+from afcl.exceptions import TrustWarning
 
 X, kinds = load_wine(return_X_y=True)
 owner = np.arange(len(X)) % 2  # two cellars, each with wines of every kind
@@ -32,8 +35,10 @@ print(f"the first three again: {model.predict(X[:3]).tolist()}")
 
 # Parameters are scikit-learn's: a grid is a loop over clones.
 flat = model[:-1].transform(X)
+warnings.simplefilter("ignore", TrustWarning)  # how sure each is stands in its line
 for chosen in ParameterGrid({"min_cell": [2, 3, 5], "participation": [None, 0.5]}):
     trial = clone(model[-1]).set_params(**chosen).fit(flat, clients=owner)
     score = silhouette_score(flat, trial.labels_)
     said = f"min_cell {chosen['min_cell']}, participation {chosen['participation']}"
-    print(f"{said}: k = {trial.n_clusters_}, silhouette {score:.3f}")
+    sure = f"{trial.k_confidence_:.0%} sure"
+    print(f"{said}: k = {trial.n_clusters_} ({sure}), silhouette {score:.3f}")

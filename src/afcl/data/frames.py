@@ -76,6 +76,8 @@ def with_lacking(tables: Sequence[Any]) -> tuple[list[Any], list[str]]:
     frames = list(tables)
     if not all(hasattr(table, "columns") for table in frames):
         return frames, []
+    if any(getattr(table, "streamed", False) for table in frames):
+        return frames, []
     labels = [_labels(table, i) or () for i, table in enumerate(frames, 1)]
     every = dict.fromkeys(label for have in labels for label in have)
     if all(len(have) == len(every) for have in labels):
@@ -116,6 +118,8 @@ def check_labels(table: Any, number: int = 1) -> None:
 
 def date_columns(table: Any) -> list[str]:
     """Return the columns of a frame that are dates, times or lengths of time."""
+    if getattr(table, "streamed", False):
+        return []
     kinds = ((str(c), table[c].dtype) for c in getattr(table, "columns", ()))
     return [
         c for c, kind in kinds if str(kind).lower().startswith(("date", "time", "dur"))

@@ -360,6 +360,7 @@ def test_fewer_distinct_rows_than_clusters(seed):
     assert outcome.finished.rounds <= 2 * 5 + 2
 
 
+@pytest.mark.filterwarnings("ignore::afcl.exceptions.SuspicionWarning")
 def test_sampling_goes_on_while_candidates_are_few(seed):
     # A tiny l: about one row of ten a round, so five rounds are seldom enough.
     tables = [column(*range(40))]

@@ -99,6 +99,7 @@ def test_late_joiners_are_fitted_too(seed, name):
     assert np.array_equal(now.labels_, later.labels_)
 
 
+@pytest.mark.filterwarnings("ignore::afcl.exceptions.SuspicionWarning")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "table",
