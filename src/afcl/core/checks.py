@@ -22,7 +22,7 @@ from afcl.core.cell_checks import (
     lie_around,
     most_cells,
 )
-from afcl.core.indices import BY_FREE_BIC, BY_PEAK
+from afcl.core.indices import BY_FREE_BIC, BY_PEAK, BY_SEARCH
 from afcl.core.messages import (
     Cells,
     Hello,
@@ -262,7 +262,7 @@ def _check_number(state: ServerState, found: int, now: bool) -> None:
 
 def most_levels(params: DefaultParams) -> int:
     """Return the most candidate levels that clients are asked about at once."""
-    by_rule = BY_FREE_BIC + BY_PEAK if params.criterion == AUTO else 0
+    by_rule = BY_FREE_BIC + BY_PEAK + BY_SEARCH if params.criterion == AUTO else 0
     return params.candidates + 1 + by_rule
 
 

@@ -31,6 +31,8 @@ PER_FOLD = 0.02
 BY_FREE_BIC = 4
 #: Levels that are because they are a peak of the silhouette.
 BY_PEAK = 1
+#: And one that was searched for: likelier, by cells, than all of the path.
+BY_SEARCH = 1
 #: Levels whose BIC with own variances is this close to the best, in nats a row, are
 #: equally likely.
 LIKELY = 0.005
@@ -165,6 +167,27 @@ def choose(levels: Sequence[PathLevel], criterion: str, band: float, most: int) 
     tied = inside[total >= total.max() - TIE]
     ks = np.array([level.k for level in levels])
     return int(tied[np.lexsort((ks[tied], -goodness(levels, "bic")[tied]))[0]])
+
+
+def admitted(levels: Sequence[PathLevel], most: int) -> tuple[PathLevel, ...]:
+    """Return the levels to choose among: one that was searched for only if rows agree.
+
+    It has to be likelier than all of the path's, and valleys have to confirm it; then
+    it takes the place of the path's level of the same k. If not, it is as if nobody had
+    searched: what is likely to cells alone does not speak against any level.
+    """
+    of_path = [level for level in levels if not level.searched]
+    likely = max(goodness(of_path, "free_bic"), default=np.inf)
+    found = [
+        level
+        for level in levels
+        if level.searched
+        and goodness([level], "free_bic")[0] > likely
+        and _is_confirmed(level, most)
+    ]
+    taken = {level.k for level in found}
+    every = [*found, *(level for level in of_path if level.k not in taken)]
+    return tuple(sorted(every, key=lambda level: level.k))
 
 
 def worth(levels: Sequence[PathLevel], criterion: str) -> Floats:

@@ -77,6 +77,8 @@ class PathLevel:
         Rows per cluster in three slabs on the way to its nearest centre: the middle,
         the own end, the other end (see :func:`afcl.kernels.valleys`), as the clients
         counted them; of shape (0, 3) where they are not known.
+    searched
+        Whether it is not of the path, but was searched for (:mod:`core.search`).
     """
 
     k: int
@@ -86,6 +88,7 @@ class PathLevel:
     scatters: Floats = field(default_factory=lambda: np.empty(0))
     revision: int = 0
     valleys: Floats = field(default_factory=lambda: np.empty((0, 3)))
+    searched: bool = False
 
     @property
     def spreads(self) -> Floats:

@@ -14,7 +14,15 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.cells import pool
 from afcl.core.condense import condense_cells
-from afcl.core.indices import BY_FREE_BIC, BY_PEAK, INDICES, choose, goodness, worth
+from afcl.core.indices import (
+    BY_FREE_BIC,
+    BY_PEAK,
+    BY_SEARCH,
+    INDICES,
+    choose,
+    goodness,
+    worth,
+)
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.path import (
@@ -25,6 +33,7 @@ from afcl.core.path import (
     summary_silhouettes,
 )
 from afcl.core.protocol import PathLevel, server_rng
+from afcl.core.search import likelier
 from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import ServerState
 from afcl.kernels import assign, lloyd
@@ -38,6 +47,8 @@ BULK = 1 << 14
 RESTARTS = 3
 #: Lloyd iterations after a reply changed the memory.
 REFINE = 10
+#: Levels that a search for a likelier one begins at: the likeliest.
+SEARCHED_FROM = 3
 #: Purpose of the server's draws.
 SEEDING = 0
 #: Plans of one version that answers are checked against.
@@ -126,6 +137,9 @@ def _build(state: ServerState, bag: Cells) -> ServerState:
     n = int(bag.counts.sum())
     kmax = state.params.clusters_for(n, len(seeds))
     levels = build_path(bag, seeds, merges, kmax)
+    candidates = _candidates(levels, state.params, kmax)
+    if state.params.criterion == AUTO:
+        candidates += _searched(bag, levels, kmax)[:BY_SEARCH]
     return replace(
         state.unanswered(),
         built_from=state.seeds,
@@ -133,7 +147,7 @@ def _build(state: ServerState, bag: Cells) -> ServerState:
         version=state.version + 1,
         levels=levels or (one_cluster(bag),),
         merges=merges,
-        candidates=_candidates(levels, state.params, kmax),
+        candidates=candidates,
         most=kmax,
     )
 
@@ -167,6 +181,22 @@ def _candidates(
     return tuple(levels[i] for i in sorted(kept))
 
 
+def _searched(
+    bag: Cells, levels: tuple[PathLevel, ...], most: int
+) -> tuple[PathLevel, ...]:
+    """Return a level that is likelier than those of the path, if one is found."""
+    order = np.argsort(-goodness(levels, "free_bic"), kind="stable")
+    starts = [levels[i].centers for i in order[:SEARCHED_FROM]]
+    centers = likelier(bag, starts, most) if starts else None
+    if centers is None:
+        return ()
+    counts, means, scatters = polish(bag, centers)
+    bare = PathLevel(len(counts), means, counts, {}, scatters, searched=True)
+    simplified, moment = summary_silhouettes(bag, bare)
+    weights = bag.counts / bag.counts.sum()
+    return (scored(bare, float(weights @ moment), float(weights @ simplified)),)
+
+
 def _next_peaks(good: Floats, kept: set[int]) -> list[int]:
     """Return the levels above their neighbours that are not kept, the best first.
 
@@ -192,7 +222,9 @@ def _update_candidates(state: ServerState) -> ServerState:
             continue
         revision = candidate.revision + 1
         valleys = _valleys(state, position, k)
-        level = PathLevel(k, centers, counts, {}, scatters, revision, valleys)
+        level = PathLevel(
+            k, centers, counts, {}, scatters, revision, valleys, candidate.searched
+        )
         polished.append(_federated_scores(state, position, level, silent))
     return replace(state, candidates=tuple(polished))
 
