@@ -92,6 +92,7 @@ def test_plans_that_nobody_checks_are_caught(seed, only, monkeypatch):
 
 def test_groups_for_whoever_asks_are_caught(seed, only, monkeypatch):
     monkeypatch.setattr(member, "_pinned", lambda site, asked, request: site)
+    monkeypatch.setattr(ledger, "_check_groups", lambda account, release: None)
     only("other groups")
     lies, _ = told("grouped(5)", seed)
     assert lies["other groups"].share > 0.05
@@ -99,12 +100,23 @@ def test_groups_for_whoever_asks_are_caught(seed, only, monkeypatch):
 
 def test_groups_of_every_size_in_the_agreement_are_caught(seed, only, monkeypatch):
     monkeypatch.setattr(ledger, "_check_way", lambda account, release: None)
+    monkeypatch.setattr(ledger, "_check_groups", lambda account, release: None)
     only("other sizes")
     for level in ("grouped(5)", "secure+grouped(5)"):
         lies, _ = told(level, seed)
         assert lies["other sizes"].share > 0.5
         assert lies["other sizes"].what == "answers"
         assert lies["other sizes"].broken
+
+
+def test_an_agreement_of_other_groups_is_caught(seed, only, monkeypatch):
+    monkeypatch.setattr(ledger, "_check_groups", lambda account, release: None)
+    only("agreed otherwise")
+    for level in ("grouped(5)", "secure+grouped(5)"):
+        lies, found = told(level, seed)
+        assert lies["agreed otherwise"].share >= 0.5
+        assert lies["agreed otherwise"].broken
+        assert found.broken
 
 
 def test_levels_that_nobody_checks_are_caught(seed, only, monkeypatch):

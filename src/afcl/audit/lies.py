@@ -141,6 +141,13 @@ LIES = (
         telling.other_sizes,
     ),
     Lie(
+        "agreed otherwise",
+        lambda level: level.group > 0,
+        "agreed on scales by groups of one size, then asked for groups of another",
+        "an agreement and a first message are of the same groups",
+        telling.agreed_otherwise,
+    ),
+    Lie(
         "further runs",
         lambda level: not level.private,
         "ran again on the same rows, with other seeds",

@@ -8,6 +8,7 @@ of all of them in :mod:`afcl.audit.lies`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -148,6 +149,26 @@ def other_sizes(scene: Scene) -> Learned:
                 heard.add(b"".join(part.tobytes() for part in parts))
         beyond += max(0, len(heard) - 1)
     return Learned(beyond, TIMES * len(scene.tables), "answers")
+
+
+def agreed_otherwise(scene: Scene) -> Learned:
+    """Agree on groups of one size, and ask for a first message of another.
+
+    In the run of the agreement, and in the next one.
+    """
+    size, answers = scene.level.group, 0
+    larger = str(replace(scene.level, group=size + 1))
+    for site, rows in enumerate(scene.tables):
+        asked = AskAnnouncement("run 0", extremes=True, group=size)
+        agreed = scene.victim(site, "run 0")
+        if agreed.ask(asked) is None:
+            continue
+        for number, victim in enumerate((agreed, scene.victim(site, "run 1"))):
+            terms = terms_for(
+                rows, larger, run=f"run {number}", box=scene.box, **scene.options
+            )
+            answers += victim.ask(AskHello(terms)) is not None
+    return Learned(answers, 2 * len(scene.tables), "answers")
 
 
 # ------------------------------------------------------------------ secure

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -164,6 +165,16 @@ class Ledger:
         with alone(self.path):
             self._charge(data, Release(purpose, run, mu))
 
+    def check(
+        self, data: DataSet, purpose: str, mu: float = 0.0, run: str = ""
+    ) -> None:
+        """Refuse what :meth:`charge` would refuse; nothing is written down."""
+        self._check(self.account(data), Release(purpose, run, mu))
+
+    def check_groups(self, data: DataSet, size: int) -> None:
+        """Refuse groups of another size than these rows were told in before."""
+        _check_groups(self.account(data), Release(groups_of(size), "a run", 0.0))
+
     def again(self, data: DataSet, purpose: str, mu: float, run: str) -> None:
         """Charge for a release that must be made anew: what it was is lost."""
         times = self.times(data, purpose)
@@ -199,7 +210,9 @@ class Ledger:
         """Refuse what exceeds the budget or the number of runs, or is told already."""
         if release.mu > 0:
             self._check_budget(account, release)
-        elif not release.run:
+            return
+        _check_groups(account, release)
+        if not release.run:
             _check_way(account, release)
         elif self.runs is not None:
             runs = account.runs
@@ -270,6 +283,39 @@ def _check_way(account: Account, release: Release) -> None:
             "single rows by their differences: ask for the same again, or give public "
             "bounds (--ranges)"
         )
+
+
+#: How a purpose says of which groups it is.
+_GROUPS = re.compile(r"groups of (\d+) rows")
+
+
+def groups_of(size: int) -> str:
+    """Name groups of so many rows, so that a ledger knows their size again."""
+    return f"groups of {size} rows"
+
+
+def _check_groups(account: Account, release: Release) -> None:
+    """Refuse groups of another size than was told, in whatever message and run.
+
+    Groups of five and of six differ by single rows: in two first messages, in two
+    agreements, and in one of each. Extremes of rows are told of no groups, and after
+    groups they are refused; groups after them are a further run, as it is counted.
+    """
+    told: dict[str, str] = {}
+    for each in account.released:
+        found = None if each.mu else _GROUPS.search(each.purpose)
+        if found:
+            told.setdefault(found[1], each.purpose.partition(" (")[0])
+    own = _GROUPS.search(release.purpose)
+    if not told or (own is None and release.run) or (own and own[1] in told):
+        return
+    size, before = next(iter(told.items()))
+    asked = own[0] if own else release.purpose
+    raise Overdrawn(
+        f"{before.partition(AGAIN)[0]} were told before, and {asked} would tell single "
+        f"rows by their differences: ask for groups of {size} again, or for dp"
+        + ("" if release.run else ", or give public bounds (--ranges)")
+    )
 
 
 def _found(accounts: Accounts, about: Account) -> tuple[Account, Accounts]:

@@ -127,6 +127,8 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     if known is not None:
         return known
     pinned = _among_members(_pinned(member, asked, request), asked)
+    group = _group_of(asked)
+    _known_views(pinned).one_size(group)
     own = member.own_rows(_whole(asked))
     source = own.source
     found = source.fingerprint()
@@ -153,6 +155,7 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
         keep_membership(folder, joined)
         if not speaks:
             return encode(Aside(run))
+    views.one_size(group)
     if not method.disclosure(parameters).once:
         views.note("rows")
     secret = kept_secret(folder / SECRET)
@@ -275,6 +278,15 @@ def _among_members(member: Membership, asked: Any) -> Membership:
     return acquainted(member, _home(member), asked.terms, task)
 
 
+def _group_of(asked: Any) -> int:
+    """Return how many rows the groups have that are asked for; 0: there are none."""
+    if not isinstance(asked, AskHello | AskStep):
+        return 0
+    method, parameters = settled(asked.terms)
+    level = method.disclosure(parameters).level
+    return parse_level(level).group if level else 0
+
+
 def _home(member: Membership) -> Path:
     return Path(member.home) if member.home else home_folder()
 
@@ -285,17 +297,28 @@ def _within(terms: Terms) -> str:
     return f"columns and box {hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
-    """Return what remembers what was said of these rows, in this run and before."""
+def _views_of(member: Membership, data: DataSet) -> Views:
+    """Return what remembers what was said of a data set."""
     home = _home(member)
     path = Path(member.ledger) if member.ledger else home / LEDGER
     ledger = Ledger(path, member.budget, runs=member.runs)
-    older = folder / LEDGER
-    if older.is_file() and older != path:
+    return Views(home / VIEWS, ledger, data, member.name, member.run)
+
+
+def _known_views(member: Membership) -> Views:
+    """Return the same without a look at the rows, by what they were in this run."""
+    known = tuple(each for each in (member.rows, member.fingerprint) if each)
+    return _views_of(member, DataSet(member.dataset, known))
+
+
+def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
+    """Return what remembers what was said of these rows, in this run and before."""
+    name = member.dataset or f"{member.data} {' '.join(sorted(source.columns))}"
+    views = _views_of(member, DataSet(name, (member.rows, member.fingerprint)))
+    ledger, data, older = views.ledger, views.data, folder / LEDGER
+    if older.is_file() and older != ledger.path:
         ledger.adopt(older)
         older.rename(older.with_name(f"{LEDGER}.moved"))
-    name = member.dataset or f"{member.data} {' '.join(sorted(source.columns))}"
-    data = DataSet(name, (member.rows, member.fingerprint))
     known = ledger.account(data).rows
     if known and not member.changed and set(data.rows).isdisjoint(known):
         raise RejectedMessage(
@@ -303,7 +326,7 @@ def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
             "join with --changed to describe them anew, which tells more of the rows "
             "that came and went"
         )
-    return Views(home / VIEWS, ledger, data, member.name, member.run)
+    return views
 
 
 def check_terms(member: Membership, terms: Terms) -> None:
