@@ -385,6 +385,7 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         met=before.met,
         begun=before.begun,
         answered=before.answered,
+        max_rows=before.max_rows,
         notes=before.notes,
         described=before.described,
         hindered=before.hindered,

@@ -137,7 +137,7 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     rows = member.rows or source.unordered()
     joined = replace(pinned, run=run, fingerprint=found, rows=rows)
     if isinstance(asked, AskAnnouncement):
-        joined = replace(joined, state=JOINED)
+        joined = replace(joined, state=JOINED, max_rows=asked.max_rows or 0)
     # Before anything is said: what comes next is measured against it.
     keep_membership(folder, joined)
     if isinstance(asked, Finish):

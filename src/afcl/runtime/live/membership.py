@@ -93,6 +93,8 @@ class Membership:
     stays, begun, answered
         Whether it takes part in answer after answer (then `run` is the federation), the
         number of the last one that began, and of the last one it has labels of.
+    max_rows
+        Rows that it may declare, as the coordinator says; 0: it has not.
     notes
         Lines for its owner on how its rows take part.
     described, hindered
@@ -148,6 +150,7 @@ class Membership:
     stays: bool = False
     begun: int = 0
     answered: int = 0
+    max_rows: int = 0
     notes: tuple[str, ...] = ()
     described: bool = False
     hindered: str = ""
