@@ -19,6 +19,7 @@ from afcl.privacy.ledger import DataSet, Ledger, Overdrawn
 
 FOUR = mu_of(4.0, 1e-5)
 ROWS, OTHER = DataSet("rows", ("r",)), DataSet("other", ("o",))
+FIVE, SIX = "groups of 5 rows", "groups of 6 rows"
 
 
 def test_costs_compose_and_a_repetition_is_free(tmp_path):
@@ -202,7 +203,6 @@ def test_what_every_run_hears_is_told_in_one_way(tmp_path):
     ledger.charge(OTHER, "extremes of groups of 6 rows")
 
 
-FIVE, SIX = "groups of 5 rows", "groups of 6 rows"
 TOLD = "extremes and medians of "
 
 
@@ -277,6 +277,19 @@ def test_an_older_file_is_read_and_never_reset(tmp_path):
     ledger.charge(data, "synopsis", 1.0)
     assert json.loads(path.read_text())["version"] == 2
     assert ledger.spent(DataSet("file")) == pytest.approx(epsilon_of(2**0.5, 1e-5))
+
+
+def test_rows_are_found_by_their_place_too():
+    """Also where an older account does not have it: by its name then."""
+    ledger = Ledger(None, budget=6.0)
+    ledger.charge(DataSet("file a b", ("1",)), "first", FOUR)
+    ledger.charge(DataSet("file a b", ("1",), "file"), "third", mu_of(1.0, 1e-5))
+    other = DataSet("file a", ("2",), "file")
+    with pytest.raises(Overdrawn, match="has spent epsilon 4"):
+        ledger.charge(other, "second", FOUR)
+    assert not ledger.account(other).in_groups
+    ledger.charge(other, FIVE, run="a")
+    assert ledger.account(other).in_groups
 
 
 def test_another_file_is_taken_over_once(tmp_path):

@@ -35,10 +35,16 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """What tells rows again: their name, and fingerprints of them."""
+    """What tells rows again: their name, fingerprints of them, and where they are."""
 
     name: str
     rows: tuple[str, ...] = ()
+    place: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All by which they are known, whatever they are."""
+        return (self.name, self.place) if self.place else (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,11 @@ class Account:
         """Whether both are of the same data: by a name, or by what the rows are."""
         names = set(self.names).isdisjoint(other.names)
         return not (names and set(self.rows).isdisjoint(other.rows))
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether anything was told of groups of its rows."""
+        return any(_GROUPS.search(each.purpose) for each in self.released)
 
     @property
     def runs(self) -> set[str]:
@@ -123,7 +134,7 @@ class Ledger:
 
     def account(self, data: DataSet) -> Account:
         """Return what was released of this data, under any name it is known by."""
-        return _found(self._read(), Account((data.name,), data.rows))[0]
+        return _found(self._read(), Account(data.names, data.rows))[0]
 
     def accounts(self) -> Accounts:
         """Return the accounts of all data."""
@@ -192,7 +203,7 @@ class Ledger:
 
     def _charge(self, data: DataSet, release: Release) -> None:
         accounts = self._read()
-        own = Account((data.name,), data.rows, (release,))
+        own = Account(data.names, data.rows, (release,))
         account, _ = _found(accounts, own)
         for known in account.released:
             if known.purpose != release.purpose:

@@ -291,6 +291,47 @@ def test_a_later_run_hears_the_same_extremes_and_medians(tmp_path, seed):
         assert np.array_equal(each.middle, heard[0].middle)
 
 
+@pytest.mark.parametrize("level", ["summary", "secure+summary", "grouped(5)"])
+def test_a_run_that_keeps_its_name_is_not_one_run_for_ever(tmp_path, seed, level):
+    """A site that is made to join anew, in another folder, tells its rows anew."""
+    rows, heard = iris_like(seed), 0
+    box = bounds_of(rows)
+    for time in range(6):
+        victim = joined(tmp_path / "a" / f"out {time}", rows, privacy=level, runs=1)
+        wider = Box(box.low, box.span * (1 + time / 100))
+        terms = terms_for(rows, level, box=wider, seed=time)
+        heard += victim.ask(AskHello(terms)) is not None
+    assert heard == 1, f"{heard} hellos in one run"
+
+
+def test_nor_are_its_steps_answered_anew_in_another_folder(tmp_path, seed):
+    rows, answers = iris_like(seed), 0
+    terms, rng = terms_for(rows, "summary"), np.random.default_rng(seed)
+    for time in range(6):
+        victim = joined(tmp_path / "a" / f"out {time}", rows, runs=1)
+        victim.ask(AskHello(terms))
+        for contact in (1, 2, 3):
+            plan = Plan(rng.random((8, rows.shape[1])), ())
+            answers += victim.ask(AskStep(terms, 1, contact, plan)) is not None
+    assert answers == 3, f"{answers} steps in one run"
+
+
+@pytest.mark.parametrize("level", ["summary", "grouped(5)", "dp(1)"])
+def test_columns_that_are_left_out_begin_no_new_account(tmp_path, seed, level):
+    """Rows are told in each choice of their columns; groups of each are others."""
+    rows, heard = iris_like(seed), 0
+    box, kept = bounds_of(rows), {"privacy": level, "runs": 1, "budget": 1.0}
+    for drop in range(4):
+        at = [column for column in range(4) if column != drop]
+        out = tmp_path / "a" / f"out {drop}"
+        victim = joined(out, rows, drop=(f"c{drop}",), **kept)
+        own = Box(box.low[at], box.span[at])
+        columns = tuple(f"c{column}" for column in at)
+        terms = terms_for(rows, level, run=f"{drop}", box=own, columns=columns)
+        heard += victim.ask(AskHello(terms)) is not None
+    assert heard == 1, f"{heard} descriptions in one run"
+
+
 def test_a_column_that_comes_twice_is_refused(tmp_path, seed):
     rows = iris_like(seed)
     victim = joined(tmp_path / "a" / "out", rows, privacy="grouped(5)")

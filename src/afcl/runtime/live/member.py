@@ -9,6 +9,7 @@ in its folder: `site.json` (what it was given when it joined, and how far it is)
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -147,7 +148,8 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     if isinstance(asked, AskAnnouncement):
         said = introduction(joined, own, asked, views)
         return encode(signed(joined, asked, said))
-    views = replace(views, within=_within(asked.terms))
+    secret = kept_secret(folder / SECRET)
+    views = replace(views, within=_within(asked.terms), run=_telling(run, secret))
     method, parameters = settled(asked.terms)
     given = given_rows(joined, own, asked.terms)
     if isinstance(asked, AskHello):
@@ -156,9 +158,8 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
         if not speaks:
             return encode(Aside(run))
     views.one_size(group)
-    if not method.disclosure(parameters).once:
+    if not (method.disclosure(parameters).once or joined.described):
         views.note("rows")
-    secret = kept_secret(folder / SECRET)
     (rows,) = moved([given.rows], member.device)
     site = Site(rows, given.columns, secret, views, member.gaps)
     site.memory = _memory(folder)
@@ -297,6 +298,16 @@ def _within(terms: Terms) -> str:
     return f"columns and box {hashlib.sha256(content).hexdigest()[:16]}"
 
 
+def _telling(run: str, secret: bytes) -> str:
+    """Name a run as it is told to in this folder.
+
+    Terms and steps are pinned in the folder: in another one the same run could ask for
+    as much again. So that is a further run in the account, whatever it is called.
+    """
+    mark = hmac.digest(secret, b"account", "sha256").hex()[:12]
+    return f"{run}, folder {mark}"
+
+
 def _views_of(member: Membership, data: DataSet) -> Views:
     """Return what remembers what was said of a data set."""
     home = _home(member)
@@ -314,17 +325,22 @@ def _known_views(member: Membership) -> Views:
 def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
     """Return what remembers what was said of these rows, in this run and before."""
     name = member.dataset or f"{member.data} {' '.join(sorted(source.columns))}"
-    views = _views_of(member, DataSet(name, (member.rows, member.fingerprint)))
-    ledger, data, older = views.ledger, views.data, folder / LEDGER
+    # A file is one account, whichever of its columns are read.
+    place = "" if member.dataset else member.data
+    data = DataSet(name, (member.rows, member.fingerprint), place)
+    views = _views_of(member, data)
+    ledger, older = views.ledger, folder / LEDGER
     if older.is_file() and older != ledger.path:
         ledger.adopt(older)
         older.rename(older.with_name(f"{LEDGER}.moved"))
-    known = ledger.account(data).rows
-    if known and not member.changed and set(data.rows).isdisjoint(known):
+    known = ledger.account(data)
+    other = bool(known.rows) and set(data.rows).isdisjoint(known.rows)
+    # Other columns of a file are other rows; groups of them differ by single ones.
+    if other and not member.changed and (name in known.names or known.in_groups):
         raise RejectedMessage(
-            f"the rows of {member.name} have changed since something was said of them: "
-            "join with --changed to describe them anew, which tells more of the rows "
-            "that came and went"
+            f"the rows of {member.name} have changed since something was said of them, "
+            "or others of their columns are read: join with --changed to describe them "
+            "anew, which tells more of the rows that came and went"
         )
     return views
 
