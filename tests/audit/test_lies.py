@@ -65,12 +65,13 @@ def test_sites_as_they_are_tell_a_liar_nothing_that_is_promised(seed, level):
     assert "the same to a coordinator that lies" in found.promise
 
 
-def test_two_puppets_are_a_figure_and_no_failure(seed, only):
-    only("two puppets")
+@pytest.mark.parametrize("name", ["two puppets", "a puppet that lies"])
+def test_puppets_are_a_figure_and_no_failure(seed, only, name):
+    only(name)
     lies, found = told("secure+summary", seed)
-    assert lies["two puppets"].learned > 0
+    assert lies[name].learned > 0
     assert not found.broken
-    assert any("two puppets" in note for note in found.notes)
+    assert any(name in note for note in found.notes)
 
 
 def test_terms_that_are_not_pinned_are_caught(seed, only, monkeypatch):

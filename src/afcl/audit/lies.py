@@ -171,7 +171,8 @@ LIES = (
     Lie(
         "one puppet",
         _is_masked,
-        "joined with a site of 2,000 invented rows, and subtracted them",
+        "joined with a site of 2,000 invented rows that runs afcl as it is, and "
+        "subtracted them",
         HELD,
         telling.one_puppet,
     ),
@@ -188,6 +189,13 @@ LIES = (
         "summed one site with a puppet alone",
         "a cohort has three members at least (--cohort)",
         telling.cohort_of_two,
+    ),
+    Lie(
+        "a puppet that lies",
+        _is_masked,
+        "joined with one site that says of every group that many hold rows of it",
+        "",
+        telling.lying_puppet,
     ),
     Lie(
         "two puppets",

@@ -186,7 +186,9 @@ def masks_twice(scene: Scene) -> Learned:
     return scene.on_every_site(attack)
 
 
-def _puppets(scene: Scene, sites: int, number: int, **options: int) -> Learned:
+def _puppets(
+    scene: Scene, sites: int, number: int, lying: bool = False, **options: int
+) -> Learned:
     """Join with members of the coordinator's own; learned are rows of the others."""
     victims = [scene.victim(site, "run") for site in range(sites)]
     found = liar_of_sums.puppets(
@@ -195,6 +197,7 @@ def _puppets(scene: Scene, sites: int, number: int, **options: int) -> Learned:
         scene.box,
         number,
         str(scene.level),
+        lying,
         **scene.options,
         **options,
     )
@@ -205,6 +208,11 @@ def _puppets(scene: Scene, sites: int, number: int, **options: int) -> Learned:
 def one_puppet(scene: Scene) -> Learned:
     """Join two sites with one member of the coordinator's own."""
     return _puppets(scene, 2, 1)
+
+
+def lying_puppet(scene: Scene) -> Learned:
+    """Do the same with one that says of every group that many hold it."""
+    return _puppets(scene, 2, 1, lying=True)
 
 
 def fewer_holders(scene: Scene) -> Learned:
