@@ -91,6 +91,14 @@ def test_plans_that_nobody_checks_are_caught(seed, only, monkeypatch):
     assert lies["thousands of levels"].share > 0.2
 
 
+def test_terms_without_limits_are_caught(seed, only, monkeypatch):
+    monkeypatch.setattr(member, "_check_amounts", lambda site, told: None)
+    only("thousands agreed")
+    lies, _ = told("summary", seed)
+    assert lies["thousands agreed"].share > 0.2
+    assert lies["thousands agreed"].broken
+
+
 def test_groups_for_whoever_asks_are_caught(seed, only, monkeypatch):
     monkeypatch.setattr(member, "_pinned", lambda site, asked, request: site)
     monkeypatch.setattr(ledger, "_check_groups", lambda account, release: None)

@@ -113,6 +113,13 @@ LIES = (
         telling.thousands_of_levels,
     ),
     Lie(
+        "thousands agreed",
+        lambda level: level.family == "summary" and _is_open(level),
+        f"wrote terms that allow {THOUSANDS:,} planes in one request, then the same",
+        "a site has limits of its own, whatever the terms say",
+        telling.thousands_agreed,
+    ),
+    Lie(
         "more steps",
         lambda level: level.family == "summary" and _is_open(level),
         f"asked for {TIMES} steps more than agreed",

@@ -99,15 +99,22 @@ def thousands_of_levels(scene: Scene) -> Learned:
     return _levels(scene, THOUSANDS, 1)
 
 
+def thousands_agreed(scene: Scene) -> Learned:
+    """Do the same under terms that allow it."""
+    return _levels(scene, THOUSANDS, 1, candidates=THOUSANDS)
+
+
 def levels_within_limits(scene: Scene) -> Learned:
     """Cut the rows by as many planes as agreed."""
     agreed = DefaultParams(min_cell=scene.min_cell)
     return _levels(scene, agreed.candidates, agreed.contacts)
 
 
-def _levels(scene: Scene, levels: int, steps: int) -> Learned:
+def _levels(scene: Scene, levels: int, steps: int, **options: int) -> Learned:
+    asked = {**scene.options, **options}
+
     def attack(site: Victim, rows: Floats) -> list[Floats]:
-        return liar.many_levels(site, rows, levels, steps, scene.box, **scene.options)
+        return liar.many_levels(site, rows, levels, steps, scene.box, **asked)
 
     return scene.on_every_site(attack)
 

@@ -409,6 +409,36 @@ def test_thousands_of_candidates_are_refused(tmp_path, seed, table):
     assert victim.refused == 1
 
 
+@every_table
+@pytest.mark.parametrize(
+    ("levels", "steps", "options"),
+    [
+        (2400, 1, {"candidates": 2400}),
+        (6, 400, {"contacts": 400}),
+        (6, 1, {"n_seeds": 5000}),
+    ],
+)
+def test_nor_are_they_agreed_upon(tmp_path, seed, table, levels, steps, options):
+    """Terms are the coordinator's to write: the site has limits of its own."""
+    rows = table(seed)
+    victim = joined(tmp_path / "a" / "out", rows)
+    assert not many_levels(victim, rows, levels, steps, **options)
+    assert victim.asked == victim.refused == 1
+
+
+def test_nor_is_any_number_of_sums(tmp_path, seed):
+    rows = iris_like(seed)
+    victim = joined(tmp_path / "a" / "out", rows, privacy="secure+summary")
+    assert victim.ask(AskHello(terms_for(rows, "secure+summary", passes=99))) is None
+
+
+def test_a_site_may_allow_more_steps(tmp_path, seed):
+    rows = iris_like(seed)
+    victim = joined(tmp_path / "a" / "out", rows, contacts=5)
+    assert victim.ask(AskHello(terms_for(rows, "summary", contacts=6))) is None
+    assert victim.ask(AskHello(terms_for(rows, "summary", contacts=5))) is not None
+
+
 def test_the_agreed_number_of_steps_and_no_more(tmp_path, seed):
     """Three contacts are agreed: a hello, two steps, and one that is made good."""
     rows = iris_like(seed)

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from afcl.core.messages import refuse_unless
+from afcl.core.params import MOST_SEEDS, DefaultParams
+from afcl.core.protocol import Disclosure
 from afcl.core.terms import (
     CLEAR,
     NAMES,
@@ -370,6 +372,7 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "
             f"with --min-cell {least} to allow it"
         )
+    _check_amounts(member, told)
     insists = parse_level(member.privacy)
     if level and parse_level(level).scheme == PLAIN:
         raise Declined(
@@ -380,6 +383,31 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} insists on privacy {insists}, this run is {level}: join "
             f"with --privacy '{level}' to allow it"
         )
+
+
+def _check_amounts(member: Membership, told: Disclosure) -> None:
+    """Refuse terms that let the coordinator ask for more than the method needs.
+
+    Terms are the coordinator's to write: what they allow must not be without end.
+    """
+    usual = DefaultParams()
+    limits = (
+        ("steps", told.steps, member.contacts),
+        ("seeds in a step", told.seeds, MOST_SEEDS),
+        ("levels in a step", told.levels, usual.candidates),
+        ("sums", told.passes, usual.passes),
+    )
+    for what, asked, most in limits:
+        if asked is not None and asked > most:
+            raise Declined(
+                f"{member.name} answers {most} {what} at most, this run may ask for "
+                f"{asked}: "
+                + (
+                    f"join with --contacts {asked} to allow it"
+                    if what == "steps"
+                    else "have it served with the usual settings"
+                )
+            )
 
 
 def _memory(folder: Path) -> Any:

@@ -64,6 +64,8 @@ class Membership:
         Fewest members of a cohort that it lets itself be summed with, fewest of them
         that hold rows of a group, and whether it stays with the first cohort, also if
         the coordinator says that somebody has dropped out.
+    contacts
+        Most steps of a run that it answers, where these are not sums.
     budget, runs
         The epsilon its rows may cost in all, and in how many runs something may be said
         of them that has no epsilon.
@@ -125,6 +127,7 @@ class Membership:
     cohort: int = 3
     holders: int = 3
     one_cohort: bool = False
+    contacts: int = 3
     budget: float | None = None
     runs: int = 1
     home: str = ""
