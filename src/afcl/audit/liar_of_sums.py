@@ -22,12 +22,14 @@ from afcl.core.params import DefaultParams
 from afcl.core.refine import coarse
 from afcl.core.tasks import (
     COUNT,
+    FIELD,
     PRESENCE,
     SUM,
     Evidence,
     Part,
     Question,
     Task,
+    Threshold,
 )
 from afcl.core.terms import AskHello, AskStep, Terms
 from afcl.privacy.masks import Asked, Sealed, answer, public_key
@@ -100,13 +102,28 @@ def _alone(question: Question, numbers: Ints) -> Floats:
     return rows
 
 
-class Puppet:
-    """A member of the coordinator's own: the honest code, on rows that are invented."""
+class _Overstated(Sealed):
+    """What a member works on that says of every group that many hold its rows."""
 
-    def __init__(self, number: int, rows: Floats) -> None:
+    def numbers_for(self, question: Question, threshold: Threshold) -> Ints:
+        """Return its numbers; nobody can see them but in the sum."""
+        own = super().numbers_for(question, threshold)
+        if question.kind != PRESENCE:
+            return own
+        return own + threshold.holders + FIELD * threshold.rows
+
+
+class Puppet:
+    """A member of the coordinator's own: the honest code, on rows that are invented.
+
+    One that is `lying` overstates who holds rows.
+    """
+
+    def __init__(self, number: int, rows: Floats, lying: bool = False) -> None:
         secret = bytes([number + 1]) * 32
         self.rows = rows
-        self.sealed = Sealed(rows, rows, secret, public_key(secret))
+        kind = _Overstated if lying else Sealed
+        self.sealed = kind(rows, rows, secret, public_key(secret))
         self.memory: Asked | None = None
 
     def ask(self, task: Task, params: DefaultParams) -> Part:
@@ -121,6 +138,7 @@ def puppets(
     box: Box,
     number: int = 1,
     level: str = LEVEL,
+    lying: bool = False,
     **options: Any,
 ) -> Floats:
     """Add members of the coordinator's own with rows everywhere, and subtract them.
@@ -139,7 +157,7 @@ def puppets(
     if not hellos:
         return np.empty((0, d))
     seeds = _likely([hello.payload.cells for hello in hellos], size // 5, rng)
-    own = [Puppet(i, np.repeat(seeds, 5, axis=0)) for i in range(number)]
+    own = [Puppet(i, np.repeat(seeds, 5, axis=0), lying) for i in range(number)]
     keys = [hello.payload.key for hello in hellos] + [p.sealed.public for p in own]
     params = DefaultParams(privacy=level, **options)
     partitions = (coarse(seeds),)

@@ -8,6 +8,7 @@ of all of them in :mod:`afcl.audit.lies`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -98,15 +99,22 @@ def thousands_of_levels(scene: Scene) -> Learned:
     return _levels(scene, THOUSANDS, 1)
 
 
+def thousands_agreed(scene: Scene) -> Learned:
+    """Do the same under terms that allow it."""
+    return _levels(scene, THOUSANDS, 1, candidates=THOUSANDS)
+
+
 def levels_within_limits(scene: Scene) -> Learned:
     """Cut the rows by as many planes as agreed."""
     agreed = DefaultParams(min_cell=scene.min_cell)
     return _levels(scene, agreed.candidates, agreed.contacts)
 
 
-def _levels(scene: Scene, levels: int, steps: int) -> Learned:
+def _levels(scene: Scene, levels: int, steps: int, **options: int) -> Learned:
+    asked = {**scene.options, **options}
+
     def attack(site: Victim, rows: Floats) -> list[Floats]:
-        return liar.many_levels(site, rows, levels, steps, scene.box, **scene.options)
+        return liar.many_levels(site, rows, levels, steps, scene.box, **asked)
 
     return scene.on_every_site(attack)
 
@@ -150,6 +158,26 @@ def other_sizes(scene: Scene) -> Learned:
     return Learned(beyond, TIMES * len(scene.tables), "answers")
 
 
+def agreed_otherwise(scene: Scene) -> Learned:
+    """Agree on groups of one size, and ask for a first message of another.
+
+    In the run of the agreement, and in the next one.
+    """
+    size, answers = scene.level.group, 0
+    larger = str(replace(scene.level, group=size + 1))
+    for site, rows in enumerate(scene.tables):
+        asked = AskAnnouncement("run 0", extremes=True, group=size)
+        agreed = scene.victim(site, "run 0")
+        if agreed.ask(asked) is None:
+            continue
+        for number, victim in enumerate((agreed, scene.victim(site, "run 1"))):
+            terms = terms_for(
+                rows, larger, run=f"run {number}", box=scene.box, **scene.options
+            )
+            answers += victim.ask(AskHello(terms)) is not None
+    return Learned(answers, 2 * len(scene.tables), "answers")
+
+
 # ------------------------------------------------------------------ secure
 
 
@@ -165,7 +193,9 @@ def masks_twice(scene: Scene) -> Learned:
     return scene.on_every_site(attack)
 
 
-def _puppets(scene: Scene, sites: int, number: int, **options: int) -> Learned:
+def _puppets(
+    scene: Scene, sites: int, number: int, lying: bool = False, **options: int
+) -> Learned:
     """Join with members of the coordinator's own; learned are rows of the others."""
     victims = [scene.victim(site, "run") for site in range(sites)]
     found = liar_of_sums.puppets(
@@ -174,6 +204,7 @@ def _puppets(scene: Scene, sites: int, number: int, **options: int) -> Learned:
         scene.box,
         number,
         str(scene.level),
+        lying,
         **scene.options,
         **options,
     )
@@ -184,6 +215,11 @@ def _puppets(scene: Scene, sites: int, number: int, **options: int) -> Learned:
 def one_puppet(scene: Scene) -> Learned:
     """Join two sites with one member of the coordinator's own."""
     return _puppets(scene, 2, 1)
+
+
+def lying_puppet(scene: Scene) -> Learned:
+    """Do the same with one that says of every group that many hold it."""
+    return _puppets(scene, 2, 1, lying=True)
 
 
 def fewer_holders(scene: Scene) -> Learned:

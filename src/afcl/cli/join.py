@@ -77,6 +77,10 @@ OneCohort = Annotated[
         help="Stay with the first cohort, also if somebody is said to be gone.",
     ),
 ]
+Contacts = Annotated[
+    int,
+    typer.Option(min=1, help="Messages that a run may ask of this site, sums apart."),
+]
 Runs = Annotated[
     int,
     typer.Option(min=1, help="Runs without an epsilon that may describe these rows."),
@@ -198,6 +202,7 @@ def join(
     cohort: Cohort = 3,
     holders: Holders = 3,
     one_cohort: OneCohort = False,
+    contacts: Contacts = 3,
     budget: Budget = None,
     runs: Runs = 1,
     home: Home = None,
@@ -257,6 +262,7 @@ def join(
         cohort=cohort,
         holders=holders,
         one_cohort=one_cohort,
+        contacts=contacts,
         budget=budget,
         runs=runs,
         home=_resolved(home or home_folder()),
@@ -385,6 +391,7 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         met=before.met,
         begun=before.begun,
         answered=before.answered,
+        max_rows=before.max_rows,
         notes=before.notes,
         described=before.described,
         hindered=before.hindered,

@@ -226,7 +226,9 @@ class Disclosure(NamedTuple):
     all of it follows from what a client keeps (:class:`Keep`), however often it speaks;
     `steps` is the most different broadcasts it answers (None: as many as come);
     `holders` are the clients that hold rows of a group, at least, before its sums over
-    clients are read (None: there are no such sums).
+    clients are read (None: there are no such sums). `seeds`, `levels` and `passes` are
+    the most seeds and levels that a broadcast may have, and the most different sums
+    over clients (None: there are none, or as many as follow from the rows).
     """
 
     level: str = ""
@@ -234,6 +236,9 @@ class Disclosure(NamedTuple):
     once: bool = False
     steps: int | None = None
     holders: int | None = None
+    seeds: int | None = None
+    levels: int | None = None
+    passes: int | None = None
 
 
 class Method(Protocol[ParamsT, StateT]):

@@ -129,7 +129,8 @@ class AskAnnouncement:
     With `group` above 1 these are of the means of groups of so many rows. An enrolled
     site signs the `challenge`, so that nobody else can answer for it. `categories` are
     categories for everybody, with levels or without; `names` says how the names of
-    other levels travel.
+    other levels travel. `max_rows` are the rows that the site may declare, for its
+    people to know.
     """
 
     run: str
@@ -138,6 +139,7 @@ class AskAnnouncement:
     challenge: str = ""
     categories: tuple[Category, ...] = ()
     names: str = CLEAR
+    max_rows: int | None = None
 
     def __post_init__(self) -> None:
         check_run(self.run)

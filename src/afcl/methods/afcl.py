@@ -111,9 +111,10 @@ class Afcl(Method[DefaultParams, State]):
         """
         guard = protection(params)
         told = Disclosure(params.privacy, params.min_cell, guard.once, params.contacts)
+        told = told._replace(seeds=params.n_seeds, levels=params.candidates)
         if not guard.level.secure:
             return told
-        return told._replace(steps=None, holders=params.holders)
+        return told._replace(steps=None, holders=params.holders, passes=params.passes)
 
     def hello(self, X: Any, params: DefaultParams, rng: np.random.Generator) -> Hello:
         """Send the rows condensed to cells."""

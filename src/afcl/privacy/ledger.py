@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,10 +35,16 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """What tells rows again: their name, and fingerprints of them."""
+    """What tells rows again: their name, fingerprints of them, and where they are."""
 
     name: str
     rows: tuple[str, ...] = ()
+    place: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All by which they are known, whatever they are."""
+        return (self.name, self.place) if self.place else (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,11 @@ class Account:
         """Whether both are of the same data: by a name, or by what the rows are."""
         names = set(self.names).isdisjoint(other.names)
         return not (names and set(self.rows).isdisjoint(other.rows))
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether anything was told of groups of its rows."""
+        return any(_GROUPS.search(each.purpose) for each in self.released)
 
     @property
     def runs(self) -> set[str]:
@@ -122,7 +134,7 @@ class Ledger:
 
     def account(self, data: DataSet) -> Account:
         """Return what was released of this data, under any name it is known by."""
-        return _found(self._read(), Account((data.name,), data.rows))[0]
+        return _found(self._read(), Account(data.names, data.rows))[0]
 
     def accounts(self) -> Accounts:
         """Return the accounts of all data."""
@@ -164,6 +176,16 @@ class Ledger:
         with alone(self.path):
             self._charge(data, Release(purpose, run, mu))
 
+    def check(
+        self, data: DataSet, purpose: str, mu: float = 0.0, run: str = ""
+    ) -> None:
+        """Refuse what :meth:`charge` would refuse; nothing is written down."""
+        self._check(self.account(data), Release(purpose, run, mu))
+
+    def check_groups(self, data: DataSet, size: int) -> None:
+        """Refuse groups of another size than these rows were told in before."""
+        _check_groups(self.account(data), Release(groups_of(size), "a run", 0.0))
+
     def again(self, data: DataSet, purpose: str, mu: float, run: str) -> None:
         """Charge for a release that must be made anew: what it was is lost."""
         times = self.times(data, purpose)
@@ -181,7 +203,7 @@ class Ledger:
 
     def _charge(self, data: DataSet, release: Release) -> None:
         accounts = self._read()
-        own = Account((data.name,), data.rows, (release,))
+        own = Account(data.names, data.rows, (release,))
         account, _ = _found(accounts, own)
         for known in account.released:
             if known.purpose != release.purpose:
@@ -199,7 +221,9 @@ class Ledger:
         """Refuse what exceeds the budget or the number of runs, or is told already."""
         if release.mu > 0:
             self._check_budget(account, release)
-        elif not release.run:
+            return
+        _check_groups(account, release)
+        if not release.run:
             _check_way(account, release)
         elif self.runs is not None:
             runs = account.runs
@@ -270,6 +294,39 @@ def _check_way(account: Account, release: Release) -> None:
             "single rows by their differences: ask for the same again, or give public "
             "bounds (--ranges)"
         )
+
+
+#: How a purpose says of which groups it is.
+_GROUPS = re.compile(r"groups of (\d+) rows")
+
+
+def groups_of(size: int) -> str:
+    """Name groups of so many rows, so that a ledger knows their size again."""
+    return f"groups of {size} rows"
+
+
+def _check_groups(account: Account, release: Release) -> None:
+    """Refuse groups of another size than was told, in whatever message and run.
+
+    Groups of five and of six differ by single rows: in two first messages, in two
+    agreements, and in one of each. Extremes of rows are told of no groups, and after
+    groups they are refused; groups after them are a further run, as it is counted.
+    """
+    told: dict[str, str] = {}
+    for each in account.released:
+        found = None if each.mu else _GROUPS.search(each.purpose)
+        if found:
+            told.setdefault(found[1], each.purpose.partition(" (")[0])
+    own = _GROUPS.search(release.purpose)
+    if not told or (own is None and release.run) or (own and own[1] in told):
+        return
+    size, before = next(iter(told.items()))
+    asked = own[0] if own else release.purpose
+    raise Overdrawn(
+        f"{before.partition(AGAIN)[0]} were told before, and {asked} would tell single "
+        f"rows by their differences: ask for groups of {size} again, or for dp"
+        + ("" if release.run else ", or give public bounds (--ranges)")
+    )
 
 
 def _found(accounts: Accounts, about: Account) -> tuple[Account, Accounts]:

@@ -12,6 +12,7 @@ from afcl.core.terms import CLEAR, DECLARED, HASHED, AskAnnouncement
 from afcl.exceptions import RejectedMessage
 from afcl.gaps import KEEPING
 from afcl.privacy.identity import announcement, identity_of, private_key, sign
+from afcl.privacy.ledger import groups_of
 from afcl.privacy.levels import parse_level
 from afcl.runtime.live.announcement import Announcement, announce, check, plain_units
 from afcl.runtime.live.level_names import mark_of, names_key, strictest
@@ -42,7 +43,7 @@ def introduction(
     if not asked.extremes:
         return _with_levels(member, own, asked, make())
     # Once for all runs and in one way: groups of other sizes differ by single rows.
-    of = f"groups of {group} rows" if group > 1 else "rows"
+    of = groups_of(group) if group > 1 else "rows"
     kept = replace(views, run="")(f"extremes and medians of {of}", make)
     units = plain_units(kept.columns, member.units)
     kept = replace(kept, name=member.name, units=units)

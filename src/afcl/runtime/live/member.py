@@ -9,12 +9,15 @@ in its folder: `site.json` (what it was given when it joined, and how far it is)
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from afcl.core.messages import refuse_unless
+from afcl.core.params import MOST_SEEDS, DefaultParams
+from afcl.core.protocol import Disclosure
 from afcl.core.terms import (
     CLEAR,
     NAMES,
@@ -127,6 +130,8 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     if known is not None:
         return known
     pinned = _among_members(_pinned(member, asked, request), asked)
+    group = _group_of(asked)
+    _known_views(pinned).one_size(group)
     own = member.own_rows(_whole(asked))
     source = own.source
     found = source.fingerprint()
@@ -135,7 +140,7 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     rows = member.rows or source.unordered()
     joined = replace(pinned, run=run, fingerprint=found, rows=rows)
     if isinstance(asked, AskAnnouncement):
-        joined = replace(joined, state=JOINED)
+        joined = replace(joined, state=JOINED, max_rows=asked.max_rows or 0)
     # Before anything is said: what comes next is measured against it.
     keep_membership(folder, joined)
     if isinstance(asked, Finish):
@@ -145,7 +150,8 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     if isinstance(asked, AskAnnouncement):
         said = introduction(joined, own, asked, views)
         return encode(signed(joined, asked, said))
-    views = replace(views, within=_within(asked.terms))
+    secret = kept_secret(folder / SECRET)
+    views = replace(views, within=_within(asked.terms), run=_telling(run, secret))
     method, parameters = settled(asked.terms)
     given = given_rows(joined, own, asked.terms)
     if isinstance(asked, AskHello):
@@ -153,9 +159,9 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
         keep_membership(folder, joined)
         if not speaks:
             return encode(Aside(run))
-    if not method.disclosure(parameters).once:
+    views.one_size(group)
+    if not (method.disclosure(parameters).once or joined.described):
         views.note("rows")
-    secret = kept_secret(folder / SECRET)
     (rows,) = moved([given.rows], member.device)
     site = Site(rows, given.columns, secret, views, member.gaps)
     site.memory = _memory(folder)
@@ -275,6 +281,15 @@ def _among_members(member: Membership, asked: Any) -> Membership:
     return acquainted(member, _home(member), asked.terms, task)
 
 
+def _group_of(asked: Any) -> int:
+    """Return how many rows the groups have that are asked for; 0: there are none."""
+    if not isinstance(asked, AskHello | AskStep):
+        return 0
+    method, parameters = settled(asked.terms)
+    level = method.disclosure(parameters).level
+    return parse_level(level).group if level else 0
+
+
 def _home(member: Membership) -> Path:
     return Path(member.home) if member.home else home_folder()
 
@@ -285,25 +300,51 @@ def _within(terms: Terms) -> str:
     return f"columns and box {hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
-    """Return what remembers what was said of these rows, in this run and before."""
+def _telling(run: str, secret: bytes) -> str:
+    """Name a run as it is told to in this folder.
+
+    Terms and steps are pinned in the folder: in another one the same run could ask for
+    as much again. So that is a further run in the account, whatever it is called.
+    """
+    mark = hmac.digest(secret, b"account", "sha256").hex()[:12]
+    return f"{run}, folder {mark}"
+
+
+def _views_of(member: Membership, data: DataSet) -> Views:
+    """Return what remembers what was said of a data set."""
     home = _home(member)
     path = Path(member.ledger) if member.ledger else home / LEDGER
     ledger = Ledger(path, member.budget, runs=member.runs)
-    older = folder / LEDGER
-    if older.is_file() and older != path:
+    return Views(home / VIEWS, ledger, data, member.name, member.run)
+
+
+def _known_views(member: Membership) -> Views:
+    """Return the same without a look at the rows, by what they were in this run."""
+    known = tuple(each for each in (member.rows, member.fingerprint) if each)
+    return _views_of(member, DataSet(member.dataset, known))
+
+
+def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
+    """Return what remembers what was said of these rows, in this run and before."""
+    name = member.dataset or f"{member.data} {' '.join(sorted(source.columns))}"
+    # A file is one account, whichever of its columns are read.
+    place = "" if member.dataset else member.data
+    data = DataSet(name, (member.rows, member.fingerprint), place)
+    views = _views_of(member, data)
+    ledger, older = views.ledger, folder / LEDGER
+    if older.is_file() and older != ledger.path:
         ledger.adopt(older)
         older.rename(older.with_name(f"{LEDGER}.moved"))
-    name = member.dataset or f"{member.data} {' '.join(sorted(source.columns))}"
-    data = DataSet(name, (member.rows, member.fingerprint))
-    known = ledger.account(data).rows
-    if known and not member.changed and set(data.rows).isdisjoint(known):
+    known = ledger.account(data)
+    other = bool(known.rows) and set(data.rows).isdisjoint(known.rows)
+    # Other columns of a file are other rows; groups of them differ by single ones.
+    if other and not member.changed and (name in known.names or known.in_groups):
         raise RejectedMessage(
-            f"the rows of {member.name} have changed since something was said of them: "
-            "join with --changed to describe them anew, which tells more of the rows "
-            "that came and went"
+            f"the rows of {member.name} have changed since something was said of them, "
+            "or others of their columns are read: join with --changed to describe them "
+            "anew, which tells more of the rows that came and went"
         )
-    return Views(home / VIEWS, ledger, data, member.name, member.run)
+    return views
 
 
 def check_terms(member: Membership, terms: Terms) -> None:
@@ -331,6 +372,7 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "
             f"with --min-cell {least} to allow it"
         )
+    _check_amounts(member, told)
     insists = parse_level(member.privacy)
     if level and parse_level(level).scheme == PLAIN:
         raise Declined(
@@ -341,6 +383,31 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} insists on privacy {insists}, this run is {level}: join "
             f"with --privacy '{level}' to allow it"
         )
+
+
+def _check_amounts(member: Membership, told: Disclosure) -> None:
+    """Refuse terms that let the coordinator ask for more than the method needs.
+
+    Terms are the coordinator's to write: what they allow must not be without end.
+    """
+    usual = DefaultParams()
+    limits = (
+        ("steps", told.steps, member.contacts),
+        ("seeds in a step", told.seeds, MOST_SEEDS),
+        ("levels in a step", told.levels, usual.candidates),
+        ("sums", told.passes, usual.passes),
+    )
+    for what, asked, most in limits:
+        if asked is not None and asked > most:
+            raise Declined(
+                f"{member.name} answers {most} {what} at most, this run may ask for "
+                f"{asked}: "
+                + (
+                    f"join with --contacts {asked} to allow it"
+                    if what == "steps"
+                    else "have it served with the usual settings"
+                )
+            )
 
 
 def _memory(folder: Path) -> Any:

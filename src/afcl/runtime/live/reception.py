@@ -145,7 +145,8 @@ class Reception:
         self._give_up(self._enquiries.awaited(self.patience))
         known = self.roster.announced.keys() | self._refused.keys()
         for address in sorted(self._here - known - self._enquiries.addresses):
-            self._enquiries.ask(address, self.request)
+            most = self._ownership.most_rows(address, self.request.max_rows)
+            self._enquiries.ask(address, self.request, most)
 
     def _sort(self, answer: Reply | Failure) -> None:
         """Hear an announcement, or hand an answer on to the coordinator."""

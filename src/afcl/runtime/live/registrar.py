@@ -125,7 +125,10 @@ class Registrar:
         self._known.add(key.identity)
         if address is not None:
             note_address(self._folder, key.identity, address)
-        self._say(f"enrolled {key.name}")
+        member = self._federation.of_key(key.identity)
+        most = 0 if member is None else member.max_rows
+        agreed = f", {most} rows at most" if most else ""
+        self._say(f"enrolled {key.name}{agreed}")
 
     def _put_out(self, member: Member) -> None:
         """Cut the line of a revoked site, when it has had time to hear why."""
