@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -57,6 +58,17 @@ NO_GAPS = (
 IN_MEMORY = "need all rows in memory: leave out --stream, or use level summary"
 
 
+@contextmanager
+def odd_refused() -> Iterator[None]:
+    """Refuse in one line a request that makes no sense; other errors are our own."""
+    try:
+        yield
+    except AfclError:
+        raise
+    except ODD as error:
+        raise RejectedMessage(f"this request cannot be answered: {error}") from error
+
+
 class Site:
     """Answers requests about its rows; remembers only what its method asks it to.
 
@@ -105,17 +117,11 @@ class Site:
     def answer(self, request: bytes) -> bytes:
         """Answer one request; one that makes no sense is refused in one line."""
         asked = decode(request)
-        try:
+        with odd_refused():
             if isinstance(asked, AskRanges):
                 return encode(self._ranges(asked))
             if isinstance(asked, AskHello | AskStep):
                 return self._work(asked)
-        except AfclError:
-            raise
-        except ODD as error:
-            raise RejectedMessage(
-                f"this request cannot be answered: {error}"
-            ) from error
         raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
 
     def _ranges(self, asked: AskRanges) -> Ranges:

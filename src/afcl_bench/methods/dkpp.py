@@ -46,7 +46,14 @@ from afcl.core.messages import Positions, refuse_unless
 from afcl.core.protocol import Clustering, server_rng
 from afcl.exceptions import InputError
 from afcl.kernels import assign, sums
-from afcl.methods.rival import KnownK, Rival, RivalState, expect, simple_clustering
+from afcl.methods.rival import (
+    KnownK,
+    Rival,
+    RivalState,
+    check_at_least,
+    expect,
+    simple_clustering,
+)
 from afcl_bench.methods.dkpp_messages import (
     ANSWERS,
     COVER,
@@ -91,10 +98,7 @@ class DkppParams(KnownK):
 
     def __post_init__(self) -> None:
         KnownK.__post_init__(self)
-        for name in ("sampling_rounds", "restarts", "patience"):
-            value = getattr(self, name)
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
+        check_at_least(self, 1, "sampling_rounds", "restarts", "patience")
         if not self.oversampling > 0:
             raise InputError(f"oversampling must be positive, not {self.oversampling}")
         if self.aggregation not in AGGREGATIONS:

@@ -12,7 +12,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.messages import payload
 from afcl.exceptions import InputError
-from afcl.methods.rival import KnownK, expect, is_table
+from afcl.methods.rival import KnownK, check_at_least, expect, is_table
 
 #: Atoms of a dictionary at most, and rows per atom at least.
 ATOMS, ROWS_PER_ATOM = 100, 4
@@ -55,10 +55,7 @@ class FedSpectralParams(KnownK):
 
     def __post_init__(self) -> None:
         KnownK.__post_init__(self)
-        for name in ("rounds", "atoms", "max_rows"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
+        check_at_least(self, 1, "rounds", "atoms", "max_rows")
         for name in ("penalty", "width"):
             value = getattr(self, name)
             if value is not None and not value > 0:

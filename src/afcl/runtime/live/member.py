@@ -62,7 +62,7 @@ from afcl.runtime.live.take_home import MEMORY, take_home
 from afcl.runtime.live.taking_part import given_rows, standing
 from afcl.runtime.live.views import VIEWS, Views, home_folder
 from afcl.runtime.requirements import needs_all_rows
-from afcl.runtime.site import ODD, Site, digest_of, settled
+from afcl.runtime.site import Site, digest_of, odd_refused, settled
 
 #: What only this site knows.
 SECRET = "secret.bin"
@@ -78,16 +78,10 @@ def answer(folder: Path, request: bytes) -> bytes:
     """
     with alone(folder / SITE):
         member = open_membership(folder)
-        try:
+        with odd_refused():
             reply = _answer_at(folder, member, decode(request), request)
             record_answer(folder, _home(member), member, request, reply)
             return reply
-        except AfclError:
-            raise
-        except ODD as error:
-            raise RejectedMessage(
-                f"this request cannot be answered: {error}"
-            ) from error
 
 
 def _answer_at(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
