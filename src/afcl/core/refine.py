@@ -140,12 +140,6 @@ def _at_seeds(
     return means, summed((partition.seeds - means[groups]) ** 2)
 
 
-def cells_from(question: Question, numbers: Ints) -> Cells | None:
-    """Return a cohort's groups as cells, None if they cannot be."""
-    moments = moments_from(question, numbers)
-    return None if moments is None else moments.cells
-
-
 def _read(question: Question, numbers: Ints) -> Floats:
     """Return sums in agreed units, a row per group."""
     sums: Floats = numbers * question.units
