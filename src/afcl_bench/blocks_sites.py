@@ -37,12 +37,12 @@ def _of_set(name: str, frame: pl.DataFrame) -> Table:
         apart = runs.filter(split=SITES)
         if not apart.height:
             continue
-        told = ", told k*" if group == KNOWN else _setting(options)
+        known_k = ", told k*" if group == KNOWN else _setting(options)
         mixed = ", with categories and gaps" if dataset.endswith(MIXED) else ""
         answered = apart.filter(status=DONE).height
         rows.append(
             (
-                f"{method}{told}{mixed}",
+                f"{method}{known_k}{mixed}",
                 f"{answered} of {apart.height}",
                 range_of_k(apart) if answered else str(apart["reason"][0]),
                 entry(apart, "ari") if _has_classes(frame) else NONE,

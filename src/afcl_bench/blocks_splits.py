@@ -128,8 +128,8 @@ def _lost(sets: pl.DataFrame, splits: list[str]) -> Table:
             ]
             if better:
                 score, method, group, kept = max(better, key=lambda each: each[0])
-                told = " (told k*)" if group == KNOWN else ""
-                ks = f"{range_of_k(kept)}{told}"
+                known_k = " (told k*)" if group == KNOWN else ""
+                ks = f"{range_of_k(kept)}{known_k}"
                 count = str(len(better))
                 line = (number(own), str(method), number(score), ks, count)
                 rows.append((name, called(split), *line))

@@ -136,10 +136,10 @@ def resolve(cell: Cell, store: Store, folder: Path | None) -> Run | None:
         if known is None or known[0] != DONE:
             return None
         learned = known[1]["k"]
-    return cell.resolve(lambda: _facts(cell, folder), learned)
+    return cell.resolve(lambda: _data_facts(cell, folder), learned)
 
 
-def _facts(cell: Cell, folder: Path | None) -> Any:
+def _data_facts(cell: Cell, folder: Path | None) -> Any:
     return facts_of(cell.dataset, cell.seed, folder)
 
 
@@ -233,8 +233,8 @@ def _work(
                 if hopeless.is_so(task.run):
                     future = _given_up()
                 else:
-                    told = (task.trace, task.cap)
-                    arguments = [store.folder, task.run, folder, *told]
+                    limits = (task.trace, task.cap)
+                    arguments = [store.folder, task.run, folder, *limits]
                     patience = STUCK * task.cap + STARTING
                     future = pool.schedule(work, args=arguments, timeout=patience)
                 running[future] = task

@@ -148,12 +148,12 @@ def puppets(
     present = everybody.ask(Question(PRESENCE, partitions))
     if not counted or not present:
         return np.empty((0, d))
-    said = np.stack([part.values for part in present])
+    values = np.stack([part.values for part in present])
     tags = np.stack([part.tags for part in present if part.tags is not None])
     opened = params.threshold.opened(_total(present)).astype(np.int64)
     question = Question(SUM, partitions, opened=opened)
     groups = partitions[-1].groups
-    shown = [Evidence(groups, said, tags[:, place]) for place in range(len(keys))]
+    shown = [Evidence(groups, values, tags[:, place]) for place in range(len(keys))]
     summed = everybody.ask(question, shown)
     if not summed:
         return np.empty((0, d))

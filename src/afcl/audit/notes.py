@@ -63,7 +63,7 @@ def of_lies(lies: Sequence[Attempt]) -> tuple[str, ...]:
 
 def of_extremes(level: Level, run: Tapped) -> tuple[str, ...]:
     """Say what the agreement on scales gave away."""
-    sent = [one.reply for one in run.heard if isinstance(one.reply, Ranges)]
+    sent = [one.reply for one in run.exchanges if isinstance(one.reply, Ranges)]
     exact = 0
     for ranges, site in zip(sent, run.sites, strict=True):
         if ranges.low.size:

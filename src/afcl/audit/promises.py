@@ -129,7 +129,7 @@ def _small_cells(found: AuditedRun) -> list[str]:
 def _not_hidden(found: AuditedRun) -> list[str]:
     """Return what is readable after the first message though it should not be."""
     reasons, parts = [], []
-    for one in found.run.heard:
+    for one in found.run.exchanges:
         if isinstance(one.reply, Hello | Ranges):
             continue
         payload = one.reply.payload

@@ -206,11 +206,11 @@ def _show(found: Audit) -> None:
     _table(HEADER, [_cells(level) for level in found.levels])
     for line in LEGEND:
         typer.echo(line)
-    told = [(level.level, lie) for level in found.levels for lie in level.lies]
-    if told:
+    lies = [(level.level, lie) for level in found.levels for lie in level.lies]
+    if lies:
         typer.echo("\nA coordinator that lies to the sites:")
-        _table(LIES, [_of_lie(level, lie) for level, lie in told])
-        for name, tried in {lie.name: lie.tried for _, lie in told}.items():
+        _table(LIES, [_of_lie(level, lie) for level, lie in lies])
+        for name, tried in {lie.name: lie.tried for _, lie in lies}.items():
             typer.echo(f"{name}: {tried}.")
         typer.echo("")
     for level in found.levels:

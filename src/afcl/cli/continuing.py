@@ -89,7 +89,7 @@ def served_now(
             "this run has TLS and cannot go on without: leave out --insecure, or begin "
             "another run with another --out"
         )
-    said: dict[str, Any] = {
+    options: dict[str, Any] = {
         "host": host,
         "port": port,
         "tls": None if tls is None else str(tls.resolve()),
@@ -97,13 +97,13 @@ def served_now(
         "engine": engine,
     }
     was = was or Served()
-    now = replace(was, **{k: v for k, v in said.items() if v is not None})
+    now = replace(was, **{k: v for k, v in options.items() if v is not None})
     return replace(now, insecure=(insecure or was.insecure) and tls is None)
 
 
 def refuse_changes(
     plan: RunPlan,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     ranges: Sequence[str],
     fixed: Mapping[str, int | None],
 ) -> None:
@@ -113,7 +113,7 @@ def refuse_changes(
     ----------
     plan : RunPlan
         The run.
-    given : mapping
+    options : mapping
         Settings of a run that were typed or are in the file.
     ranges : sequence of str
         Public bounds that were typed.
@@ -121,13 +121,13 @@ def refuse_changes(
         Fields of the plan that were typed; None: not.
     """
     kept = {**DEFAULTS, **(plan.parameters or {})}
-    for name, value in given.items():
+    for name, value in options.items():
         if name != "ranges" and not _same(name, value, kept[name]):
             raise _refused(name, kept[name])
     for name, number in fixed.items():
         if number is not None and number != getattr(plan, name):
             raise _refused(name, getattr(plan, name))
-    wanted = bounds(ranges or given.get("ranges", ()))
+    wanted = bounds(ranges or options.get("ranges", ()))
     agreed = {name: (low, high) for name, (low, high) in (plan.ranges or {}).items()}
     if wanted is not None and wanted != agreed:
         texts = [f"{name}={low:g}:{high:g}" for name, (low, high) in agreed.items()]

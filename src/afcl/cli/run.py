@@ -279,10 +279,10 @@ def _clustered(
     # Where the rows must not tell anything, what was found in them is for the eyes of
     # their owners only.
     private = _is_private(level)
-    told = () if private else found
+    published = () if private else found
     with Heartbeat(out):
         run = (sites, rows, out, method, options, parameters, identity, scale)
-        result = execute(*run, told, private)
+        result = execute(*run, published, private)
     warn_of_fine(result)
     return result, False
 

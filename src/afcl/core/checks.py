@@ -77,8 +77,8 @@ def check_outsider(hello: Hello, far: Bools) -> None:
     cell whose mean is halfway to a wall or, in such a column, where rows beyond all
     measure are put. Methods that send no cells are not looked at.
     """
-    said = hello.payload
-    cells = said.cells if isinstance(said, SecureHello) else said
+    payload = hello.payload
+    cells = payload.cells if isinstance(payload, SecureHello) else payload
     if not isinstance(cells, Cells):
         return
     (low, high), means = WALLS, cells.means

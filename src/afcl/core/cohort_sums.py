@@ -35,15 +35,15 @@ from afcl.core.tasks import (
 )
 
 
-def keep_parts(state: SecureState, given: Sequence[Parts]) -> SecureState:
+def keep_parts(state: SecureState, received: Sequence[Parts]) -> SecureState:
     """Keep parts; cohorts in which nobody owes one go on, in the order given."""
     work = _Work(state)
-    for parts in given:
+    for parts in received:
         cohort = work.cohorts[parts.cohort].having(parts)
         work.cohorts[parts.cohort] = cohort
         if not cohort.owing:
             work.complete(parts.cohort, cohort)
-    return work.state(idle=0 if given else state.idle)
+    return work.state(idle=0 if received else state.idle)
 
 
 class _Work:
@@ -172,11 +172,11 @@ class _Work:
         assert counts is not None
         assert question.opened is not None
         held = _in_groups(cohort)
-        told = numbers.reshape(last.n_groups, -1)[:, 0]
+        group_counts = numbers.reshape(last.n_groups, -1)[:, 0]
         # Of a group that few hold some rows may be missing.
         outer = last.outer if len(question.partitions) > 1 else np.arange(len(held))
         least = np.where(question.opened[outer] > 0, held, 0)
-        if not bool(np.all((told >= least) & (told <= held))):
+        if not bool(np.all((group_counts >= least) & (group_counts <= held))):
             return False
         moments = moments_from(question, numbers, counts)
         if moments is None or not self._is_true(cohort, moments, last):

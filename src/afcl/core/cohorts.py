@@ -143,8 +143,8 @@ def absorb_update(
     # Who answers is here, whatever was heard of it before.
     state = replace(state, left=state.left - {client})
     found = {"accepted": True, "cohort": part.cohort, "phase": part.phase}
-    given = Parts(part.cohort, (client,), part.values, part.tags)
-    return keep_parts(state, [given]), found
+    received = Parts(part.cohort, (client,), part.values, part.tags)
+    return keep_parts(state, [received]), found
 
 
 def absorb_batch(state: SecureState, batch: Batch) -> tuple[SecureState, Diagnostics]:
@@ -167,12 +167,12 @@ def absorb_batch(state: SecureState, batch: Batch) -> tuple[SecureState, Diagnos
     return absorbed, {"accepted": True, "repeated": False, "cells": sizes}
 
 
-def _asked_of(state: SecureState, given: Sequence[Parts]) -> Diagnostics:
+def _asked_of(state: SecureState, received: Sequence[Parts]) -> Diagnostics:
     """Return whose parts these are, in the members' order: cohorts and phases."""
-    members = [client for parts in given for client in parts.members]
+    members = [client for parts in received for client in parts.members]
     order = sorted(range(len(members)), key=members.__getitem__)
-    cohorts = [parts.cohort for parts in given for _ in parts.members]
-    phases = {parts.cohort: state.cohorts[parts.cohort].phase for parts in given}
+    cohorts = [parts.cohort for parts in received for _ in parts.members]
+    phases = {parts.cohort: state.cohorts[parts.cohort].phase for parts in received}
     asked = [cohorts[i] for i in order]
     return {
         "accepted": True,

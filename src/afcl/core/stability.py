@@ -60,11 +60,11 @@ class FromRows:
         cls, levels: Iterable[PathLevel], candidates: Sequence[PathLevel]
     ) -> FromRows:
         """Compare candidates with the levels of the path they began as."""
-        told = {level.k: level.scores for level in levels}
+        by_rows = {level.k: level.scores for level in levels}
         shifts = {
-            level.k: _differences(level.scores, told[level.k])
+            level.k: _differences(level.scores, by_rows[level.k])
             for level in candidates
-            if level.k in told
+            if level.k in by_rows
         }
         usual: Scores = {
             name: float(

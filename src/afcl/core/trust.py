@@ -288,10 +288,10 @@ def _trust(
 ) -> Trust:
     shares = came.shares()
     gain = max(evidence.gain, evidence.by_rows)
-    told = tuple(shares.items())
+    confidences = tuple(shares.items())
     if answer is None:
-        return Trust(found, gain, shares.get(1, 0.0), told, (1.0,), (1,))
+        return Trust(found, gain, shares.get(1, 0.0), confidences, (1.0,), (1,))
     k = answer.k
     confidence = shares.get(k, 0.0) if k == chosen else came.often(k)
     stabilities = tuple(came.stabilities(k).tolist())
-    return Trust(found, gain, confidence, told, stabilities, believable)
+    return Trust(found, gain, confidence, confidences, stabilities, believable)

@@ -73,8 +73,8 @@ def judged_column(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
     found: list[Suspicion] = []
     rules: tuple[Rule, ...] = (_sentinels, _zeros, _extremes)
     for rule in rules:
-        said, column = rule(column)
-        found += said
+        suspicions, column = rule(column)
+        found += suspicions
     # An unknown code among codes comes first.
     return found or codes, column
 
@@ -162,7 +162,7 @@ def _sentinels(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         times, where = column.occurrences(mark)
         if gap >= (near if times >= SEVERAL else high - low):
             found.append((mark, times, where))
-    said = [
+    suspicions = [
         Suspicion(
             where,
             column.name,
@@ -173,7 +173,7 @@ def _sentinels(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         )
         for mark, times, where in found
     ]
-    return said, column.without([mark for mark, _, _ in found])
+    return suspicions, column.without([mark for mark, _, _ in found])
 
 
 def _edge(values: Floats) -> Iterator[float]:
@@ -200,8 +200,8 @@ def _zeros(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         f"{as_typed(low)} to {as_typed(high)}: if it means no value, use "
         f"{naming('--null', f'{column.name}=0')}"
     )
-    said = [Suspicion(where, column.name, ZERO, text)]
-    return said, column.without([0.0])
+    suspicions = [Suspicion(where, column.name, ZERO, text)]
+    return suspicions, column.without([0.0])
 
 
 def _extremes(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:

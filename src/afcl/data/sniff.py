@@ -75,13 +75,13 @@ def _between(separator: str) -> str:
 
 def _note(path: Path, found: list[str], encoding: str, comments: int) -> list[str]:
     """Say what was taken, in one line if anything is worth it."""
-    said = [f"with {' and '.join(found)}"] if found else []
+    parts = [f"with {' and '.join(found)}"] if found else []
     if encoding not in ("", PLAIN_ENCODING):
-        said.append(f"as {encoding} text")
+        parts.append(f"as {encoding} text")
     if comments:
         lines = "1 line" if comments == 1 else f"{comments} lines"
-        said.append(f"without {lines} of comments on top")
-    return [f"{path}: read {', '.join(said)}"] if said else []
+        parts.append(f"without {lines} of comments on top")
+    return [f"{path}: read {', '.join(parts)}"] if parts else []
 
 
 # ------------------------------------------------------------------------- encoding

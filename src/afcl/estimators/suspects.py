@@ -97,7 +97,7 @@ def suspicions_in(
     ]
 
 
-def told(found: Sequence[Suspicion]) -> list[str]:
+def lines_for_user(found: Sequence[Suspicion]) -> list[str]:
     """Return a line for each, and one on all others of a kind that has very many."""
     lines = []
     for kind in dict.fromkeys(each.kind for each in found):

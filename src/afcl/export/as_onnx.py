@@ -66,8 +66,8 @@ def model_of(result: Mapping[str, Any]) -> ModelProto:
         producer_name="afcl",
         producer_version=str(result["versions"]["afcl"]),
     )
-    told = {"columns": "\n".join(result["columns"])}
-    helper.set_model_props(model, told)
+    properties = {"columns": "\n".join(result["columns"])}
+    helper.set_model_props(model, properties)
     checker.check_model(model)
     return model
 

@@ -38,16 +38,16 @@ class _Private(Protection):
     @classmethod
     def read(cls, family: str, inside: str | None, text: str) -> Level:
         """Return the level with this epsilon and delta."""
-        given = [] if inside is None else inside.split(",")
+        parts = [] if inside is None else inside.split(",")
         named = [
             part.removeprefix(name)
-            for part, name in zip(given, ("epsilon=", "delta="), strict=False)
+            for part, name in zip(parts, ("epsilon=", "delta="), strict=False)
         ]
         try:
             numbers = [float(part) for part in named]
         except ValueError:
             numbers = []
-        if not 1 <= len(given) <= 2 or len(numbers) != len(given):
+        if not 1 <= len(parts) <= 2 or len(numbers) != len(parts):
             raise InputError(
                 f"privacy {text!r}: say how much a row may cost, as in dp(8) or "
                 "dp(8, 1e-6)"
@@ -149,14 +149,14 @@ class PerMessage(_Private):
             lambda: self._cells(view.rows, seeds, view.draws(named)),
             self._share(),
         )
-        said = client.reply(cells, payload, self.params)
+        reply = client.reply(cells, payload, self.params)
         # The rows themselves could be counted between centres only under noise of its
         # own, and the noisy cells are too coarse for it: zeros confirm no k.
         levels = tuple(
             replace(level, valleys=np.zeros_like(level.valleys))
-            for level in said.levels
+            for level in reply.levels
         )
-        return Update(replace(said, levels=levels)), contact
+        return Update(replace(reply, levels=levels)), contact
 
     def _cells(
         self, rows: Floats, centers: Floats, draws: np.random.Generator

@@ -262,8 +262,8 @@ def _check_way(account: Account, release: Release) -> None:
 
     No run is counted for it: without this it could be asked for ever.
     """
-    told = [r.purpose for r in account.released if not (r.run or r.mu)]
-    ways = dict.fromkeys(purpose.partition(AGAIN)[0] for purpose in told)
+    purposes = [r.purpose for r in account.released if not (r.run or r.mu)]
+    ways = dict.fromkeys(purpose.partition(AGAIN)[0] for purpose in purposes)
     if ways and release.purpose.partition(AGAIN)[0] not in ways:
         raise Overdrawn(
             f"{next(iter(ways))} were told before, and {release.purpose} would tell "

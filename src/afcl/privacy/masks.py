@@ -231,8 +231,10 @@ def _tags(task: Task, sealed: Sealed, values: Ints, sender: int | None = None) -
     purpose = f"tag {digest(task)}"
     for other, key in _pair_keys(sealed.secret, task.place, task.keys, purpose):
         who = other if sender is None else sender
-        said = f"{who} ".encode() + values[other].tobytes()
-        tags[other] = np.frombuffer(hmac.digest(key, said, "sha256")[:16], dtype="<i8")
+        message = f"{who} ".encode() + values[other].tobytes()
+        tags[other] = np.frombuffer(
+            hmac.digest(key, message, "sha256")[:16], dtype="<i8"
+        )
     return tags
 
 

@@ -109,15 +109,17 @@ class ClusterProfile:
     @property
     def in_words(self) -> str:
         """Why it is a cluster, in a few sentences."""
-        said = [self.apart_words(), self.rule_words(), self.sites_words()]
+        sentences = [self.apart_words(), self.rule_words(), self.sites_words()]
         many = count(self.rows, "row")
-        return " ".join([f"{many}, {percent(self.part)} of all.", *filter(None, said)])
+        return " ".join(
+            [f"{many}, {percent(self.part)} of all.", *filter(None, sentences)]
+        )
 
     def apart_words(self) -> str:
         """Say which columns set it apart."""
-        told = [self._column_words(j) for j in self.telling]
-        if told or not any(self.shares):
-            return f"Set apart by {_listed(told)}." if told else ""
+        columns = [self._column_words(j) for j in self.telling]
+        if columns or not any(self.shares):
+            return f"Set apart by {_listed(columns)}." if columns else ""
         return "No column by itself sets it apart."
 
     def _column_words(self, j: int) -> str:
@@ -141,8 +143,8 @@ class ClusterProfile:
         """The rule's conditions, as text; "" where there is none."""
         if self.rule is None:
             return ""
-        said = [self._condition(*each) for each in self.rule.conditions]
-        return " and ".join(said)
+        conditions = [self._condition(*each) for each in self.rule.conditions]
+        return " and ".join(conditions)
 
     def _condition(self, column: str, at_least: bool, value: float) -> str:
         if column in self.categories:

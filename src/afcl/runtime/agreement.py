@@ -200,14 +200,17 @@ def check_ranges(payload: Any, extremes: bool, quantiles: bool = False) -> Range
 
 def _check_quantiles(ranges: Ranges, asked: bool) -> None:
     """Refuse quantiles that nobody asked for, or that cannot be."""
-    told = ranges.quantiles
-    if not asked or told is None:
+    quantiles = ranges.quantiles
+    if not asked or quantiles is None:
         raise RejectedMessage("quantiles are told if, and only if, they are asked for")
-    if told.shape != (len(SHARES), ranges.n_features) or told.dtype != np.float64:
+    if (
+        quantiles.shape != (len(SHARES), ranges.n_features)
+        or quantiles.dtype != np.float64
+    ):
         raise RejectedMessage("quantiles do not fit their number of columns")
     known = ~np.isnan(ranges.low)
-    inside = np.vstack([ranges.low, told, ranges.high])[:, known]
-    if not (np.isnan(told[:, ~known]).all() and (inside[1:] >= inside[:-1]).all()):
+    inside = np.vstack([ranges.low, quantiles, ranges.high])[:, known]
+    if not (np.isnan(quantiles[:, ~known]).all() and (inside[1:] >= inside[:-1]).all()):
         raise RejectedMessage("quantiles do not rise from one extreme to the other")
 
 

@@ -182,8 +182,8 @@ class DKPlusPlus(Rival):
             return DkppSample(stage, X[drawn]), None
         counts = np.bincount(labels, minlength=k).astype(np.int64)
         if broadcast.phase == COVER:
-            told = counts if broadcast.counting else counts[:0]
-            return DkppCover(stage, float(distances.sum()), told), None
+            sent = counts if broadcast.counting else counts[:0]
+            return DkppCover(stage, float(distances.sum()), sent), None
         total = sums(X, np.ones(X.shape[0]), labels, k)[1]
         return DkppSums(stage, counts, total), None
 

@@ -174,7 +174,7 @@ def _grown(model: DkppModel) -> DkppModel:
 
 def _all_counts(model: DkppModel, state: RivalState) -> dict[ClientId, Floats]:
     """Return everybody's counts; an absent client's rows go to what it sampled."""
-    counts = {client: told.astype(float) for client, told in model.counts.items()}
+    counts = {client: counted.astype(float) for client, counted in model.counts.items()}
     for client in set(model.owners.tolist()) - counts.keys():
         own = model.owners == client
         counts[client] = state.rows[client] * own / own.sum()

@@ -230,8 +230,8 @@ class Admission(Reception):
     @property
     def round(self) -> int:
         """Answers that a client has given, on average over all that were let in."""
-        given = self._answers // max(1, len(self.roster.names))
-        self._round = max(self._round, given)
+        whole_rounds = self._answers // max(1, len(self.roster.names))
+        self._round = max(self._round, whole_rounds)
         return self._round
 
     # -------------------------------------------------------------- who is away

@@ -177,9 +177,9 @@ class Farewell:
                 self._failures[answer.client] += 1
         if noted:
             self._say(f"told the end to {', '.join(sorted(noted))}")
-            told = {*self._end.told, *noted}
-            missing = {*self._end.missing} - told
-            self._change(told=tuple(sorted(told)), missing=tuple(sorted(missing)))
+            informed = {*self._end.told, *noted}
+            missing = {*self._end.missing} - informed
+            self._change(told=tuple(sorted(informed)), missing=tuple(sorted(missing)))
 
     def _change(self, **changes: object) -> None:
         self._end = replace(self._end, **changes)  # type: ignore[arg-type]

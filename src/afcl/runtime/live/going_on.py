@@ -136,7 +136,7 @@ class Watch:
     #: next one's clusters, and in memory alone.
     recalled: Answered | None = None
     #: The news of every site by name, and where it is.
-    _heard: dict[str, tuple[int, News]] = field(default_factory=dict)
+    _news: dict[str, tuple[int, News]] = field(default_factory=dict)
     #: Questions under way: who was asked, and when.
     _asked: dict[Ticket, tuple[int, float]] = field(default_factory=dict)
     #: Who can be reached, and since when the others cannot, by name.
@@ -146,7 +146,7 @@ class Watch:
     def until_there_is_a_reason(self, folder: Path, state: State) -> State:
         """Wait; return the state in which the next answer begins."""
         since, due = self.clock(), None
-        self._heard.clear()
+        self._news.clear()
         self._asked.clear()  # what was under way has come back during the answer
         self._away_since.clear()
         while True:
@@ -199,7 +199,7 @@ class Watch:
         if not isinstance(news, News) or news.run != self.federation:
             return
         if self.whose(asked[0]) in (None, news.name):  # nobody tells another's news
-            self._heard[news.name] = (asked[0], news)
+            self._news[news.name] = (asked[0], news)
 
     def _reason(
         self, folder: Path, state: State, answers: Answers, since: float
@@ -211,7 +211,7 @@ class Watch:
             return "asked for"
         if self.standing.every and self.clock() - since >= self.standing.every:
             return "the time has come"
-        for name, (_, news) in sorted(self._heard.items()):
+        for name, (_, news) in sorted(self._news.items()):
             if state.has_forgotten(name):
                 continue
             if news.changed:
@@ -224,7 +224,7 @@ class Watch:
         """Return who of the last answer is here, and who is away and waited for."""
         here, away = [], []
         for name in answers.clients:
-            if name in self._heard and self._heard[name][0] in self._nodes:
+            if name in self._news and self._news[name][0] in self._nodes:
                 self._away_since.pop(name, None)
                 here.append(name)
                 continue
@@ -239,16 +239,16 @@ class Watch:
         It is beyond ours where this folder was put back from an older copy. One site
         alone may say what it likes.
         """
-        begun = sorted(news.begun for _, news in self._heard.values())
+        begun = sorted(news.begun for _, news in self._news.values())
         return begun[-2] if len(begun) > 1 else 0
 
     def tell_the_end(self) -> None:
         """Tell everybody who is here that there will be no further answer."""
         over = encode(AskNews(self.federation, over=True))
-        told = {self.engine.send(address, over) for address in self.engine.nodes()}
+        tickets = {self.engine.send(address, over) for address in self.engine.nodes()}
         for _ in range(LAST_LOOKS):
-            told -= {answer.ticket for answer in self.engine.poll()}
-            if not told:
+            tickets -= {answer.ticket for answer in self.engine.poll()}
+            if not tickets:
                 return
             self.sleep(1.0)
             self.engine.nodes()

@@ -87,9 +87,9 @@ def answer(folder: Path, request: bytes) -> bytes:
 def _answer_at(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
     """Answer where the run of a request belongs: see :mod:`.staying`."""
     if isinstance(asked, AskNews):
-        said = news(folder, member, asked.run)
+        latest = news(folder, member, asked.run)
         if not asked.over:
-            return encode(said)
+            return encode(latest)
         keep_membership(folder, replace(member, state=DONE))
         return encode(Noted(asked.run))
     run = _run_of(asked)
@@ -137,21 +137,21 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
         return encode(Noted(run))
     views = _views(folder, joined, source)
     if isinstance(asked, AskAnnouncement):
-        said = introduction(joined, own, asked, views)
-        return encode(signed(joined, asked, said))
+        announcement = introduction(joined, own, asked, views)
+        return encode(signed(joined, asked, announcement))
     views = replace(views, within=_within(asked.terms))
     method, parameters = settled(asked.terms)
-    given = given_rows(joined, own, asked.terms)
+    in_terms = given_rows(joined, own, asked.terms)
     if isinstance(asked, AskHello):
-        joined, speaks = standing(joined, given, asked.terms)
+        joined, speaks = standing(joined, in_terms, asked.terms)
         keep_membership(folder, joined)
         if not speaks:
             return encode(Aside(run))
     if not method.disclosure(parameters).once:
         views.note("rows")
     secret = kept_secret(folder / SECRET)
-    (rows,) = moved([given.rows], member.device)
-    site = Site(rows, given.columns, secret, views, member.gaps)
+    (rows,) = moved([in_terms.rows], member.device)
+    site = Site(rows, in_terms.columns, secret, views, member.gaps)
     site.memory = _memory(folder)
     reply = site.answer(request)
     note_answer(folder, joined, asked, reply)
@@ -313,12 +313,12 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} gives every column once, not {quoted(twice)} several times"
         )
     method, parameters = settled(terms)
-    told = method.disclosure(parameters)
-    level, least = told.level, told.min_cell
-    if told.holders is not None and told.holders < member.holders:
+    disclosure = method.disclosure(parameters)
+    level, least = disclosure.level, disclosure.min_cell
+    if disclosure.holders is not None and disclosure.holders < member.holders:
         raise Declined(
             f"{member.name} gives no sums of groups that fewer than {member.holders} "
-            f"sites hold: join with --holders {told.holders} to allow it"
+            f"sites hold: join with --holders {disclosure.holders} to allow it"
         )
     if least is not None and least < member.min_cell:
         raise Declined(

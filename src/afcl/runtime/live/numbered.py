@@ -198,9 +198,9 @@ class Answers:
         roster = [*self.roster, *[""] * (max(names) + 1 - len(self.roster))]
         for client, name in names.items():
             roster[client] = name
-        heard = [names[client] for client in sorted(finished.tallies)]
+        answered = [names[client] for client in sorted(finished.tallies)]
         sizes = [round(size) for size in clustering.sizes.tolist()]
-        lineage = self.lineage.followed(last, sizes, heard, number)
+        lineage = self.lineage.followed(last, sizes, answered, number)
         return Answers(lineage, tuple(roster))
 
     def without(self, name: str) -> Answers:

@@ -157,20 +157,20 @@ class Reception:
         client = self._requests.twice(answer.ticket)
         if client is not None:
             self._say("duplicate", client=client)
-        heard = self._requests.hear(answer)
-        if heard is None:
+        received = self._requests.hear(answer)
+        if received is None:
             return
-        told, contact = heard
-        aside = reason_aside(told)
+        result, contact = received
+        aside = reason_aside(result)
         if aside is not None:
-            told = Failure(told.ticket, told.client, aside)
-        self._gone.discard(told.client)
-        self._inbox.append(told)
+            result = Failure(result.ticket, result.client, aside)
+        self._gone.discard(result.client)
+        self._inbox.append(result)
         if aside is not None:
-            self._aside.add(told.client)
+            self._aside.add(result.client)
             if contact > 0:
-                self._go_on_without(told.client)
-        self._answers += contact > 0 and isinstance(told, Reply)
+                self._go_on_without(result.client)
+        self._answers += contact > 0 and isinstance(result, Reply)
 
     def _hear_announcement(self, address: int, answer: Reply | Failure) -> None:
         """Note who is there; who cannot announce itself is not asked again."""

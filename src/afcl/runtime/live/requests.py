@@ -105,8 +105,8 @@ class Requests:
         self._answered[answer.ticket] = request.client
         self._retire(request)
         del self._of[request.client]
-        told = replace(answer, ticket=request.ticket, client=request.client)
-        return told, request.contact
+        renamed = replace(answer, ticket=request.ticket, client=request.client)
+        return renamed, request.contact
 
     def twice(self, ticket: Ticket) -> ClientId | None:
         """Return who has answered with a ticket before, None if nobody has."""
