@@ -26,9 +26,11 @@ OPEN = 0.4
 #: Rows that are filled together.
 TOGETHER = 256
 
-#: Ways to deal with gaps that keep rows which have some: those that can be filled well
-#: speak, or those without gaps only.
-IMPUTE, AVAILABLE = "impute", "available"
+# Ways to deal with gaps that keep rows which have some.
+#: Rows whose gaps can be filled well speak.
+IMPUTE = "impute"
+#: Only rows without gaps speak.
+AVAILABLE = "available"
 #: The same, and what each leaves open.
 KEEPING = {IMPUTE: OPEN, AVAILABLE: 0.0}
 

@@ -123,9 +123,8 @@ def mixed_quantile(quantiles: Floats, weights: Floats, share: float) -> Floats:
 
 def _share_below(quantiles: Floats, x: Floats) -> Floats:
     """Return what part of each client's rows lies at `x` or below, in every column."""
-    below = SHARES[0] * (x >= quantiles[:, 0]) + (1 - SHARES[-1]) * (
-        x >= quantiles[:, -1]
-    )
+    lowest, highest = quantiles[:, 0], quantiles[:, -1]
+    below = SHARES[0] * (x >= lowest) + (1 - SHARES[-1]) * (x >= highest)
     for place, (share, upper) in enumerate(zip(SHARES, SHARES[1:], strict=False)):
         start, end = quantiles[:, place], quantiles[:, place + 1]
         wide = end > start

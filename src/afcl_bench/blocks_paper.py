@@ -154,7 +154,8 @@ def default_squared(frame: pl.DataFrame) -> Iterator[Table]:
             middle, _ = figures[plain(name), PUBLISHED, measure]
             found = counted(group, own)
             holds = bool(mean(found) >= middle)
-            held[measure] += holds and plain(name) == name
+            if holds and plain(name) == name:
+                held[measure] += 1
             line += [number(middle), mean_std(found), "yes" if holds else "**no**"]
         rows.append((*line, range_of_k(group)))
     total = len([name for name in runs if plain(name) == name])

@@ -16,10 +16,14 @@ from afcl_bench.frame import parts
 from afcl_bench.store import DONE
 from afcl_bench.tables import NONE, Table, number
 
-#: Splits: the sites as they are, and all rows in one place.
-SITES, POOLED = "sites", "pooled"
-#: How names of such data begin, and how they end where categories and gaps are kept.
-PREFIX, MIXED = "sites:", ":mixed"
+#: The split into the sites as they are.
+SITES = "sites"
+#: The split with all rows in one place.
+POOLED = "pooled"
+#: How names of such data begin,
+PREFIX = "sites:"
+#: and how they end where categories and gaps are kept.
+MIXED = ":mixed"
 
 
 def sites(frame: pl.DataFrame) -> Iterator[Table]:

@@ -23,8 +23,10 @@ CALLED = {
 }
 #: The group of runs on generated mixtures; all others are on data sets.
 MIXTURES = "mixtures"
-#: The participation of runs in which everybody is there, and how tables say so.
-PRESENT, ALL = "always", ", everybody present"
+#: The participation of runs in which everybody is there,
+PRESENT = "always"
+#: and how tables say so.
+ALL = ", everybody present"
 #: A rival is better where its mean silhouette is so much larger.
 BETTER = 0.01
 

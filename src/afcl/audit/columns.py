@@ -80,15 +80,15 @@ def _counts(
         if not isinstance(cells, Cells):
             continue
         site = run.sites[client]
-        aside += gaps[client] and int(cells.counts.sum()) == _speaking(run, client)
+        if gaps[client] and int(cells.counts.sum()) == _speaking(run, client):
+            aside += 1
         if categories is not None:
-            inferred = (cells.counts[:, None] * run.terms.box.unscale(cells.means)).sum(
-                0
-            )
+            means = run.terms.box.unscale(cells.means)
+            inferred = (cells.counts[:, None] * means).sum(axis=0)
             held = np.nansum(site.rows, axis=0)
             wrong.append(np.abs(inferred - held)[categories])
             rows.append(held[categories])
-    return np.concatenate(wrong), np.concatenate(rows), int(aside)
+    return np.concatenate(wrong), np.concatenate(rows), aside
 
 
 def _speaking(run: Tapped, client: int) -> int:

@@ -246,7 +246,8 @@ def spent_ledger(scene: Scene) -> Learned:
             # Around its own means a synopsis is told as it is.
             step = AskStep(_terms(scene, rows, run), 1, 1, Plan(paid, ()))
             reply = victim.ask(step)
-            beyond += reply is not None and not _same(reply.payload.cells.means, paid)
+            if reply is not None and not _same(reply.payload.cells.means, paid):
+                beyond += 1
     return _synopses(beyond, scene)
 
 

@@ -144,7 +144,8 @@ def in_words(
         yield ""
     for note in notes:
         yield from _wrapped(f"note: {note}")
-    yield from [""] if notes else []
+    if notes:
+        yield ""
     yield from _findings(found)
 
 

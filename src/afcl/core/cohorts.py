@@ -52,10 +52,15 @@ from afcl.core.tasks import (
 #: Rounds without any part after which a cohort stops waiting for who is silent: at the
 #: first question, when going on without somebody costs nothing,
 PATIENCE = 8
-#: (or, where there are many members and most of them have answered, this long),
-HASTE, MANY, MOST_OF_THEM = 1, 12, 2 / 3
-#: and later.
+#: and later, when somebody's mask must be undone.
 LONGER_PATIENCE = 24
+#: The first question waits only so long, once most members of a large cohort have
+#: answered: the others would hold up many.
+HASTE = 1
+#: Members of a large cohort, at least.
+MANY = 12
+#: Which share of them is most.
+MOST_OF_THEM = 2 / 3
 
 
 def agreed(state: SecureState, n_features: int, bounded: bool) -> SecureState:

@@ -15,8 +15,10 @@ import numpy as np
 from afcl._typing import Bools, Floats, Ints
 from afcl.core.chains import Chains, neighbours
 
-#: Cells whose spreads make a Gaussian's width, and how much wider it is.
-AROUND, WIDER = 7, 1.5
+#: Cells whose spreads make a Gaussian's width,
+AROUND = 7
+#: and how much wider than these it is, in variances.
+WIDER = 1.5
 #: Cells that a pass can lead to from each.
 PASSES = 8
 #: Where the density is looked at between two cells.

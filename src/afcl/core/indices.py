@@ -39,8 +39,9 @@ NEAR_END = 0.8
 #: the path may just have ended; nor one whose silhouette lies so far below the best.
 DROP = 0.2
 #: A valley is one if, of the rows at the lower end, no larger share lies in its middle
-#: (a few rows more counted in both: a few fewer make no valley),
-DEEP, FEW = 0.75, 3.0
+DEEP = 0.75
+#: (so many rows more counted in both: a few fewer make no valley),
+FEW = 3.0
 #: and the likeliest k is confirmed if this share of its clusters have one.
 CONFIRMED = 0.7
 #: Where valleys are all there is to go by, clusters are parted if this share have one.

@@ -29,17 +29,27 @@ from afcl.core.seeding import distinct, plus_plus, weighted_kmeans
 from afcl.kernels import lloyd
 from afcl.reliance import CLUSTERS, NO_CLUSTERS, UNCLEAR
 
-#: Clouds that a gain is compared with, and rows in each of them at most.
-CLOUDS, CLOUD_ROWS = 9, 2000
-#: Lloyd iterations that condense the rows of a cloud to cells, and that a level gets.
-CONDENSE, SAMPLE_POLISH = 3, 6
+#: Clouds that a gain is compared with.
+CLOUDS = 9
+#: Rows in each of them at most.
+CLOUD_ROWS = 2000
+#: Lloyd iterations that condense the rows of a cloud to cells.
+CONDENSE = 3
+#: Lloyd iterations that a level of a cloud gets.
+SAMPLE_POLISH = 6
 #: Axes that are looked at: those along which the rows differ most.
 AXES = 32
-#: A gain over one cloud that valleys at this share of the clusters confirm,
-SOME_GAIN, SOME_VALLEYS = 0.05, 0.35
-#: one that is so much more than on clouds, and as many times their spread (which is
-#: not asked for beyond one nat),
-MORE_GAIN, SPREADS, ENOUGH = 0.3, 5.0, 1.0
+# There are clusters if one of three holds, in nats a row (decision 0026):
+#: a gain over one cloud of more than this
+SOME_GAIN = 0.05
+#: where at least this share of the clusters have a valley;
+SOME_VALLEYS = 0.35
+#: or one that is so much more than on clouds
+MORE_GAIN = 0.3
+#: and so many times the spread of these,
+SPREADS = 5.0
+#: which is not asked for beyond this;
+ENOUGH = 1.0
 #: or one a little beyond all clouds where nearly every cluster has a valley.
 LITTLE_GAIN = 0.05
 #: Clouds that differ by so much among themselves say nothing.

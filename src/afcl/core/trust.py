@@ -39,12 +39,18 @@ from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR
 
 #: Purpose of the server's draws.
 TRUSTING = 3
-#: Resamples of what was heard: so many, and more if these do not all agree.
-FEWEST, RESAMPLES = 8, 24
-#: Cells of the bag that is resampled, and of every level that is looked at, at least.
-CELLS, CELLS_PER_LEVEL = 256, 4
-#: Resamples are cut into up to so many times the answer's clusters, and a few more;
-TIMES, MORE = 2, 5
+#: Resamples of what was heard, if these all agree,
+FEWEST = 8
+#: and if they do not.
+RESAMPLES = 24
+#: Cells of the bag that is resampled, at least,
+CELLS = 256
+#: and for every cluster that it may be cut into.
+CELLS_PER_LEVEL = 4
+#: Resamples are cut into up to so many times the answer's clusters,
+TIMES = 2
+#: and so many more;
+MORE = 5
 #: candidates up to this k are looked at in any case.
 FAR = 40
 #: Besides peaks of the path, the finest level of whose clusters so much comes back.

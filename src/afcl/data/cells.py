@@ -93,7 +93,9 @@ def described(odd: Sequence[OddCell], most: int = DESCRIBED) -> str:
     shown = [
         f"{c.column} ({excerpt(c.cell)} in {c.path}, row {c.row})" for c in odd[:most]
     ]
-    return ", ".join(shown + ["…"] * (len(odd) > most))
+    if len(odd) > most:
+        shown.append("…")
+    return ", ".join(shown)
 
 
 def _hint(odd: OddCell) -> str:

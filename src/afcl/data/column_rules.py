@@ -43,8 +43,10 @@ SENTINELS = (*(-nine for nine in NINES), *NINES[1:])
 SEVERAL = 3
 #: Interquartile ranges between a sentinel and everything else.
 FAR = 1.5
-#: Interquartile ranges between zeros and everything else; so many if they are few,
-ZERO_FAR, ZERO_FAR_IF_FEW = 1.0, 3.0
+#: Interquartile ranges between zeros and everything else,
+ZERO_FAR = 1.0
+#: if they are few so many,
+ZERO_FAR_IF_FEW = 3.0
 #: and so many times the usual step from one value to the next: below 1 comes 0.
 STEPS_TO_ZERO = 10.0
 #: Most values that count as very few.
@@ -54,8 +56,10 @@ FILLS = 0.1
 #: and lies beyond them so many times as far, in orders of magnitude, as the outer ones
 #: of them lie beyond the others: that of a long tail does not.
 TAIL = 12.0
-#: Which part of them are the outer ones, and how many are at least.
-OUTER, OUTER_AT_LEAST = 0.1, 10
+#: Which part of them are the outer ones,
+OUTER = 0.1
+#: and how many are at least.
+OUTER_AT_LEAST = 10
 #: Most values of a column of whole numbers that may be codes.
 CODES = 6
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
 #: Operators of this version (2022) are known to every runtime that is still in use.
-OPSET, IR = 17, 8
+OPSET = 17
+#: The format of the file that came with them.
+IR = 8
 INSTALL = "ONNX files need the package onnx: pip install 'afcl[export]'"
 
 

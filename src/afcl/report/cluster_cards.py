@@ -24,10 +24,14 @@ from afcl.report.svg import (
 
 #: Cards that are shown at once; the others are folded away.
 SHOWN = 12
-#: Height of a column's strip, and where its line is.
-STRIP, LINE = 52.0, 34.0
-#: Characters of a column's name, and of a value, above its strip.
-NAME, VALUE = 20, 22
+#: Height of a column's strip.
+STRIP = 52.0
+#: Where its line is.
+LINE = 34.0
+#: Characters of a column's name above its strip.
+NAME = 20
+#: Characters of a value above it.
+VALUE = 22
 
 
 def cards_of(run: RunFolder) -> Html | None:

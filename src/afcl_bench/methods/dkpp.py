@@ -223,8 +223,10 @@ class DKPlusPlus(Rival):
         if not model.answered:
             return state
         later, _ = self.combine(state)
-        grown = state.version + (later.stage != model.stage)
-        return replace(state, model=later, version=grown)
+        version = state.version
+        if later.stage != model.stage:
+            version += 1
+        return replace(state, model=later, version=version)
 
     def combine(self, state: RivalState) -> tuple[DkppModel, bool]:
         """Note the answers; go on where the question has been answered."""

@@ -23,8 +23,9 @@ from afcl_bench.methods.dkpp_messages import (
     DkppSums,
 )
 
-#: Purposes of the server's draws.
-FIRST, START = 0, 1
+# Purposes of the server's draws.
+FIRST = 0
+START = 1
 
 #: One client's count (k,) and sum (k, d) around every centre.
 Part: TypeAlias = tuple[Floats, Floats]

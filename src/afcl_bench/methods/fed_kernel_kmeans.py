@@ -38,8 +38,9 @@ from afcl.methods.rival import KnownK, Rival, RivalState, expect, is_table
 
 #: Runs of k-means on the cells' features, of which the best gives the first centres.
 RESTARTS = 10
-#: Purposes of the server's draws.
-SEEDS, FEATURES = 0, 1
+# Purposes of the server's draws.
+SEEDS = 0
+FEATURES = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,10 @@ from afcl.core.messages import payload
 from afcl.exceptions import InputError
 from afcl.methods.rival import KnownK, check_at_least, expect, is_table
 
-#: Atoms of a dictionary at most, and rows per atom at least.
-ATOMS, ROWS_PER_ATOM = 100, 4
+#: Atoms of a dictionary at most.
+ATOMS = 100
+#: Rows per atom at least.
+ROWS_PER_ATOM = 4
 #: Numbers beyond this do not travel.
 BOUND = 1e12
 #: Receipts are below this.

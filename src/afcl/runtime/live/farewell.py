@@ -32,8 +32,13 @@ END = "end.json"
 END_JOURNAL = "end.bin"
 #: Stands where a contact would, in the entry that holds what is told.
 _FAREWELL = -3
-#: States of an end: being told to who is there, kept for the others, not served.
-TELLING, SERVING, OVER = "telling", "serving", "over"
+# States of an end.
+#: Who is there is being told.
+TELLING = "telling"
+#: It is kept for the others.
+SERVING = "serving"
+#: It is not served any more.
+OVER = "over"
 
 
 @dataclass(frozen=True)

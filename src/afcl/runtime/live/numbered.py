@@ -31,17 +31,25 @@ from afcl.runtime.spec import Finished
 
 #: How far a federation is.
 STANDING = "standing.json"
-#: All answers so far, in the folder of the newest.
-LINEAGE, CELLS = "lineage.json", "lineage.npz"
+#: All answers so far, in the folder of the newest,
+LINEAGE = "lineage.json"
+#: and their cells.
+CELLS = "lineage.npz"
 #: What the coordinator is asked to do, a file each.
 REQUESTS = "requests"
 #: The request for a new answer.
 RENEW = "renew"
 #: Requests to forget a site begin with this.
 FORGET = "forget-"
-#: Stages: an answer is being found; nothing is to be done; one is due and somebody is
-#: waited for; there will be no further one.
-RUNNING, WAITING, PENDING, OVER = "running", "waiting", "pending", "over"
+# Stages of a federation.
+#: An answer is being found.
+RUNNING = "running"
+#: Nothing is to be done.
+WAITING = "waiting"
+#: An answer is due, and somebody is waited for.
+PENDING = "pending"
+#: There will be no further answer.
+OVER = "over"
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,8 @@ class Reception:
             self._aside.add(result.client)
             if contact > 0:
                 self._go_on_without(result.client)
-        self._answers += contact > 0 and isinstance(result, Reply)
+        if contact > 0 and isinstance(result, Reply):
+            self._answers += 1
 
     def _hear_announcement(self, address: int, answer: Reply | Failure) -> None:
         """Note who is there; who cannot announce itself is not asked again."""
