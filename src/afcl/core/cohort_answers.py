@@ -59,18 +59,15 @@ class SeedSums:
         """Return counts, sums of x - s and of its squares by seed of the last."""
         arrays = [(each.seeds, each.parents, each.groups) for each in partitions]
         asked = [array.tobytes() for each in arrays for array in each][:-1]
-        if self._known is None or self._known[0] != asked:
-            self._known = asked, _sums_by_seed(rows, partitions)
-        return self._known[1]
-
-
-def _sums_by_seed(rows: Rows, partitions: tuple[SeedPartition, ...]) -> Sums:
-    """Read the rows once."""
-    if isinstance(rows, RowsInPlace):
-        return rows.nested(
-            [Nest(each.seeds, each.parents, each.groups) for each in partitions]
-        )
-    return added_up(rows.map(partial(_sums_of_part, partitions=partitions)))
+        if self._known is not None and self._known[0] == asked:
+            return self._known[1]
+        # The one pass over the rows: on their device, or part by part.
+        if isinstance(rows, RowsInPlace):
+            sums = rows.nested([Nest(*each) for each in arrays])
+        else:
+            sums = added_up(rows.map(partial(_sums_of_part, partitions=partitions)))
+        self._known = asked, sums
+        return sums
 
 
 def _sums_of_part(points: Floats, partitions: tuple[SeedPartition, ...]) -> Sums:

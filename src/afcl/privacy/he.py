@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Ints
+from afcl.core.cohort_answers import numbers_for
 from afcl.core.messages import payload, refuse_unless
 from afcl.core.params import DefaultParams
 from afcl.core.tasks import (
@@ -148,8 +149,8 @@ def _give_part(
     own = (held.cohort, held.public) == (_name(task), _digest(task.public))
     refuse_unless(task.place > 0 or own, "this client has made another key")
     asked = remember(held.asked, task, digest(task), params)
-    own_numbers = sealed.numbers_for(task.question, params.threshold)
-    values = ckks.encrypt(task.public, own_numbers)
+    numbers = numbers_for(task.question, sealed.rows, params.threshold, sealed.known)
+    values = ckks.encrypt(task.public, numbers)
     return values, replace(held, asked=asked)
 
 
@@ -176,7 +177,7 @@ def _open(
         note in held.opened or not any(each.startswith(name) for each in held.opened),
         "another sum was opened for the same question",
     )
-    own = sealed.numbers_for(task.question, threshold)
+    own = numbers_for(task.question, sealed.rows, threshold, sealed.known)
     context = _own_context(sealed, held)
     numbers = ckks.decrypt(context, task.total, own.shape[0])
     if numbers is None or not _may_be_shown(numbers, own, task.question, threshold):

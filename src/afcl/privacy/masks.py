@@ -73,10 +73,6 @@ class Sealed:
     plain: bool = False
     known: SeedSums = field(default_factory=SeedSums, repr=False, compare=False)
 
-    def numbers_for(self, question: Question, threshold: Threshold) -> Ints:
-        """Return its own numbers, before they are masked."""
-        return numbers_for(question, self.rows, threshold, self.known)
-
 
 @payload
 @dataclass(frozen=True, slots=True)
@@ -205,18 +201,17 @@ def answer(
     if task.question.kind == SUM and not sealed.plain:
         check_evidence(task, sealed, asked, params.threshold)
     remembered = remember(asked, task, digest(task), params)
+    own = numbers_for(task.question, sealed.rows, params.threshold, sealed.known)
     if sealed.plain:
-        own = sealed.numbers_for(task.question, params.threshold)
         return Part(task.cohort, task.phase, own), remembered
-    values, tags = _masked(task, sealed, params.threshold), None
+    values, tags = _masked(task, sealed, own), None
     if task.question.kind == PRESENCE:
         tags = _tags(task, sealed, np.tile(values, (len(task.keys), 1)), task.place)
     return Part(task.cohort, task.phase, values, tags), remembered
 
 
-def _masked(task: Task, sealed: Sealed, threshold: Threshold) -> Ints:
+def _masked(task: Task, sealed: Sealed, own: Ints) -> Ints:
     """Return a member's own numbers under its masks."""
-    own = sealed.numbers_for(task.question, threshold)
     hidden = mask(sealed.secret, task.place, task.keys, digest(task), own.shape[0])
     return (own.view(np.uint64) + hidden.view(np.uint64)).view(np.int64)
 
@@ -263,7 +258,8 @@ def check_evidence(
     )
     check_numbers(evidence.parts, about.width, len(task.members))
     check_numbers(evidence.tags, 2, len(task.members))
-    own = _masked(before, sealed, threshold)
+    numbers = numbers_for(about, sealed.rows, threshold, sealed.known)
+    own = _masked(before, sealed, numbers)
     refuse_unless(
         np.array_equal(evidence.parts[task.place], own)
         and np.array_equal(_tags(before, sealed, evidence.parts), evidence.tags),
