@@ -79,6 +79,8 @@ class ReleasedOnce(_Private):
             rows = as_rows(X).table()
             return synopsis.release(rows, level.epsilon, level.delta, smallest, rng)
 
+        # Paid once: what is computed from a released synopsis is free
+        # (post-processing).
         cost = mu_of(level.epsilon, level.delta)
         return keep(f"synopsis {level} of cells of {smallest} rows", make, cost)
 
@@ -130,6 +132,7 @@ class PerMessage(_Private):
 
         def make() -> Cells:
             draws = view.draws("hello")
+            # Public centres: k-means++ on the rows would have to be paid for.
             return self._cells(view.rows, draws.random((k, d)), draws)
 
         return Hello(n, keep(self._named(f"{k} first cells"), make, self._share()))
@@ -143,6 +146,7 @@ class PerMessage(_Private):
             raise RejectedMessage("this client has spent its epsilon")
         check_plan(payload, view.rows.shape[1], self.params)
         seeds = payload.seeds
+        # By the seeds: who is asked the same again says the same, and pays nothing.
         named = self._named(f"{seeds.shape} {sha256(seeds.tobytes()).hexdigest()}")
         cells = keep(
             named,
@@ -171,4 +175,5 @@ class PerMessage(_Private):
     def _share(self) -> float:
         """Return what a message costs, every one the same."""
         mu = mu_of(self.level.epsilon, self.level.delta)
+        # Messages add up as the root of their squares; all of them together cost mu.
         return mu / math.sqrt(self.params.contacts)
