@@ -187,6 +187,7 @@ def check_ranges(payload: Any, extremes: bool, quantiles: bool = False) -> Range
             f"a {type(payload).__name__} does not answer the agreement"
         )
     width = (payload.n_features if extremes else 0,)
+    # Shapes first: the sums over sites take them for granted.
     if payload.n_rows < 0 or payload.low.shape != width or payload.high.shape != width:
         raise RejectedMessage("ranges do not fit their number of columns")
     if np.isinf(payload.low).any() or np.isinf(payload.high).any():
@@ -209,6 +210,7 @@ def _check_quantiles(ranges: Ranges, asked: bool) -> None:
     ):
         raise RejectedMessage("quantiles do not fit their number of columns")
     known = ~np.isnan(ranges.low)
+    # Quantiles that do not rise, or leave the extremes, would make a box of anything.
     inside = np.vstack([ranges.low, quantiles, ranges.high])[:, known]
     if not (np.isnan(quantiles[:, ~known]).all() and (inside[1:] >= inside[:-1]).all()):
         raise RejectedMessage("quantiles do not rise from one extreme to the other")

@@ -50,6 +50,8 @@ class Enquiries:
 
     def ask(self, address: int, request: AgreementRequest) -> None:
         """Ask who is at an address, and what of its rows the agreement needs."""
+        # New every time: an announcement that was signed for another run is worth
+        # nothing.
         challenge = secrets.token_hex(16)
         about = (request.extremes, request.group, challenge)
         kinds = (request.categories, request.names)
@@ -70,6 +72,7 @@ class Enquiries:
         """Forget who is not here any more: it is asked again when it is back."""
         open_ = self._open.items()
         self._open = {ticket: each for ticket, each in open_ if each.address in here}
+        # Who has answered or gone needs not be given up any more.
         self._given_up &= self.addresses
 
     def awaited(self, patience: float = 0.0) -> list[int]:

@@ -106,9 +106,12 @@ def keep_end(
         Seconds for which who is away may come back for it.
     """
     path = folder / END_JOURNAL
+    # Of an end that was interrupted while it was being kept.
     path.unlink(missing_ok=True)
     with Journal(path, finish.terms.run) as kept:
         for entry in journal.log:
+            # Who took part, and nothing that anybody said: the rest goes with the run's
+            # journal.
             if entry.contact == AGREEMENT:
                 kept.record(entry)
         kept.record(Entry(COORDINATOR, _FAREWELL, encode(finish)))
@@ -153,6 +156,8 @@ class Farewell:
             self._admission.look()
             asked = self._ask()
             self._hear()
+            # Everybody who is here knows: whoever started the run need not wait for the
+            # others.
             if not asked and self._end.state == TELLING:
                 self._change(state=SERVING)
             if not asked and time.time() >= self._end.until:
@@ -167,6 +172,7 @@ class Farewell:
             del self._failures[client]
         for client in self._admission.members():
             untold = names[client] not in self._end.told
+            # A site that cannot note it must not be asked without end.
             if untold and self._failures[client] < MOST_IN_A_ROW:
                 terms = replace(self._finish.terms, client=client)
                 message = encode(replace(self._finish, terms=terms))

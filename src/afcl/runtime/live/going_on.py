@@ -65,10 +65,12 @@ def serve_folder(
         return
     whose = KeyDoor(plan.members(folder), folder).name_at if plan.signed else _nobody
     watch = Watch(engine, plan.run, plan.standing, clock, sleep, whose)
+    # Patiently: the process before this one may still be writing its last lines.
     alone = occupied(folder, "coordinator", name=LOCK, patience=LAST)
     with alone, Heartbeat(folder):
         state = State.read(folder)
         while True:
+            # Stopped in the middle of an answer: that one first, from its journal.
             if not state.finished:
                 state = _answer(engine, folder, plan, state, watch.recalled)
             if plan.standing.answers and state.number >= plan.standing.answers:
@@ -95,9 +97,11 @@ def _answer(
         answers.write(folder, state.number)
         return answers.described()
 
+    # Stopped after the answer and before it was published: only that is left to do.
     if not (own / RESULT).is_file():
         replace(
             plan,
+            # A run of its own: sites count, sign and remember by run.
             run=run_name(plan.run, state.number),
             serve_end=0.0,
             standing=None,
@@ -117,6 +121,7 @@ def _answer(
     found = replace(state, newest=state.number, stage=WAITING, reason="")
     found.write(folder)
     if state.newest:
+        # Only when the next one is in place: there is always one answer.
         Answers.drop(folder, state.newest)
     return found
 
@@ -148,6 +153,7 @@ class Watch:
         since, due = self.clock(), None
         self._news.clear()
         self._asked.clear()  # what was under way has come back during the answer
+        # During an answer nobody was asked for news: absence counts from now.
         self._away_since.clear()
         while True:
             self._look()
@@ -156,6 +162,8 @@ class Watch:
             if reason:
                 due = self.clock() if due is None else due
                 here, away = self._presence(answers)
+                # Changes come in heaps: one answer for all of them costs the sites one
+                # run.
                 if not away and self.clock() - due >= self.standing.quiet:
                     return _next(folder, state, reason, here, self._known())
                 waits = replace(state, stage=PENDING, waiting_for=tuple(away))
@@ -180,6 +188,7 @@ class Watch:
         self._asked = {
             ticket: (address, since)
             for ticket, (address, since) in self._asked.items()
+            # An engine may lose a question; who does not answer is asked again.
             if address in self._nodes and now - since < LATE
         }
         busy = {address for address, _ in self._asked.values()}
@@ -214,6 +223,7 @@ class Watch:
         for name, (_, news) in sorted(self._news.items()):
             if state.has_forgotten(name):
                 continue
+            # A site says that rows changed, never which or how many.
             if news.changed:
                 return f"the rows of {name} have changed"
             if name not in answers.clients and news.begun < state.number:
@@ -265,6 +275,7 @@ def _next(
     number = max(state.number, known) + 1
     (folder / REQUESTS / RENEW).unlink(missing_ok=True)
     begun = State(number, state.newest, RUNNING, reason, here, (), state.forgotten)
+    # Before anybody is asked: the number must not be used twice.
     begun.write(folder)
     return begun
 

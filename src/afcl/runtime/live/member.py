@@ -90,13 +90,16 @@ def _answer_at(folder: Path, member: Membership, asked: Any, request: bytes) -> 
         latest = news(folder, member, asked.run)
         if not asked.over:
             return encode(latest)
+        # The process that watches the folder ends the site's work.
         keep_membership(folder, replace(member, state=DONE))
         return encode(Noted(asked.run))
     run = _run_of(asked)
+    # Every answer of a federation has a folder: one run's limits are not another's.
     place = place_for(folder, member, run, isinstance(asked, AskAnnouncement))
     try:
         reply = _answer(*place, asked, request)
     except AfclError as error:
+        # For who goes home empty, and for the people who look why.
         note_hindrance(place.folder, asked, error)
         raise
     if isinstance(asked, Finish):
@@ -106,6 +109,7 @@ def _answer_at(folder: Path, member: Membership, asked: Any, request: bytes) -> 
 
 def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
     run = _run_of(asked)
+    # A coordinator of another run must not use up what was allowed in this one.
     if member.run not in ("", run):
         raise RejectedMessage(f"{member.name} takes part in another run")
     if isinstance(asked, Refusal):
@@ -113,17 +117,22 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
             folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
         )
         return encode(Noted(run))
+    # Who could not speak goes home without labels, unless its owner wants them anyway.
     if isinstance(asked, Finish) and goes_home_empty(member):
         left_out = replace(member, run=run, state=DECLINED, reason=member.hindered)
         keep_membership(folder, left_out)
         return encode(Noted(run))
+    # Before all checks: what was said once is said again, to the byte, and tells
+    # nothing.
     known = _said_before(folder, member, asked, request)
     if known is not None:
         return known
+    # Before the rows are read: a request that breaks a promise costs nothing.
     pinned = _among_members(_pinned(member, asked, request), asked)
     own = member.own_rows(_whole(asked))
     source = own.source
     found = source.fingerprint()
+    # Changed rows would be told twice in one run, and their difference is single rows.
     if member.fingerprint not in ("", found):
         raise RejectedMessage(f"the rows of {member.name} have changed during the run")
     rows = member.rows or source.unordered()
@@ -147,6 +156,7 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
         keep_membership(folder, joined)
         if not speaks:
             return encode(Aside(run))
+    # What is said anew at every run is counted by runs, as it has no epsilon.
     if not method.disclosure(parameters).once:
         views.note("rows")
     secret = kept_secret(folder / SECRET)
@@ -158,6 +168,7 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     if member.key and isinstance(asked, AskHello):
         reply = with_proof(joined, asked.terms, reply)
     memory = b"" if site.memory is None else encode(site.memory)
+    # Before it leaves: a crash now must not make it answer anew, with other noise.
     remember(folder, joined, request, reply, memory)
     _keep_memory(folder, memory)
     return reply
@@ -172,6 +183,7 @@ def _said_before(
         return None
     reply, memory = known
     # The last answer may have been cut off before its memory was kept.
+    # Only of the last one: an older answer's memory would undo what came since.
     if not member.steps or member.steps[-1] == hashlib.sha256(request).hexdigest():
         _keep_memory(folder, memory)
     return reply
@@ -206,19 +218,23 @@ def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
     """
     if isinstance(asked, AskAnnouncement):
         ways = ", ".join(NAMES)
+        # Of a way that this version does not know it cannot promise anything.
         refuse_unless(asked.names in NAMES, f"names of levels travel as one of {ways}")
         wanted = f"extremes: {asked.extremes}, groups of {asked.group}"
         if asked.categories or asked.names != CLEAR:
             kinds = encode((asked.names, asked.categories))
             wanted += f", categories {hashlib.sha256(kinds).hexdigest()[:16]}"
+        # Extremes with and without groups, one after the other, would tell single rows.
         if member.asked not in ("", wanted):
             raise RejectedMessage(
                 f"{member.name} was asked to announce itself in another way before"
             )
         return replace(member, asked=wanted)
+    # Labels tell nobody anything: the owner may want them whatever the run was.
     if not (isinstance(asked, Finish) and member.labels_anyway):
         check_terms(member, asked.terms)
     terms = digest_of(asked.terms)
+    # Another box or other columns are another view of the same rows (0027).
     if member.terms not in ("", terms):
         raise RejectedMessage(
             f"{member.name} works under other terms in this run: they cannot be changed"
@@ -228,6 +244,7 @@ def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
         return member
     member = _in_cohort(member, asked)
     step = hashlib.sha256(request).hexdigest()
+    # Asked again, it is the same step.
     if step in member.steps:
         return member
     method, parameters = settled(asked.terms)
@@ -251,6 +268,7 @@ def _in_cohort(member: Membership, asked: AskStep) -> Membership:
             f"cohort has {len(own.members)} members: join with --cohort "
             f"{len(own.members)} to allow it"
         )
+    # By their keys too: a name can be anybody.
     content = f"{own.members} {own.keys}".encode()
     summed = hashlib.sha256(content).hexdigest()
     if member.one_cohort and member.summed not in ("", summed):
@@ -287,10 +305,13 @@ def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
     older = folder / LEDGER
     if older.is_file() and older != path:
         ledger.adopt(older)
+        # Once: from here on there is one account.
         older.rename(older.with_name(f"{LEDGER}.moved"))
+    # Without a name, where the file lies and its columns stand for it.
     name = member.dataset or f"{member.data} {' '.join(sorted(source.columns))}"
     data = DataSet(name, (member.rows, member.fingerprint))
     known = ledger.account(data).rows
+    # Not silently: what is said of both tells who came and went.
     if known and not member.changed and set(data.rows).isdisjoint(known):
         raise RejectedMessage(
             f"the rows of {member.name} have changed since something was said of them: "
@@ -326,6 +347,7 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"with --min-cell {least} to allow it"
         )
     insists = parse_level(member.privacy)
+    # Unmasked sums are for simulations: a real server would see every site's own.
     if level and parse_level(level).scheme == PLAIN:
         raise Declined(
             f"{member.name} adds nothing up unmasked: {level} is for simulations"

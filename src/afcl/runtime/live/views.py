@@ -65,6 +65,8 @@ class Views:
     ) -> KeptT:
         """Return what was said before, or make it, pay for it and keep it."""
         purpose = f"{what} ({self.within})" if self.within else what
+        # By the rows and not by the run: another run gets the same view, which tells
+        # nothing new.
         content = f"{self.data.rows[0]} {purpose}"
         path = self.folder / hashlib.sha256(content.encode()).hexdigest()
         with alone(path):
@@ -72,10 +74,13 @@ class Views:
                 kept: KeptT = _opened(path)
                 return kept
             made = make()
+            # Kept first, paid then, sent last: lost views would have to be paid for
+            # again.
             self._put(path, encode(made))
             try:
                 self.ledger.again(self.data, purpose, cost, self.run)
             except BaseException as error:
+                # What was not paid for must not lie there as if it had been.
                 path.unlink()
                 if isinstance(error, Overdrawn):
                     raise RejectedMessage(f"{self.site}: {error}") from None
