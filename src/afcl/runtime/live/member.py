@@ -109,7 +109,6 @@ def _answer_at(folder: Path, member: Membership, asked: Any, request: bytes) -> 
 
 def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
     run = _run_of(asked)
-    # A coordinator of another run must not use up what was allowed in this one.
     if member.run not in ("", run):
         raise RejectedMessage(f"{member.name} takes part in another run")
     if isinstance(asked, Refusal):
@@ -117,7 +116,6 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
             folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
         )
         return encode(Noted(run))
-    # Who could not speak goes home without labels, unless its owner wants them anyway.
     if isinstance(asked, Finish) and goes_home_empty(member):
         left_out = replace(member, run=run, state=DECLINED, reason=member.hindered)
         keep_membership(folder, left_out)
@@ -127,7 +125,6 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     known = _said_before(folder, member, asked, request)
     if known is not None:
         return known
-    # Before the rows are read: a request that breaks a promise costs nothing.
     pinned = _among_members(_pinned(member, asked, request), asked)
     own = member.own_rows(_whole(asked))
     source = own.source
@@ -156,7 +153,6 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
         keep_membership(folder, joined)
         if not speaks:
             return encode(Aside(run))
-    # What is said anew at every run is counted by runs, as it has no epsilon.
     if not method.disclosure(parameters).once:
         views.note("rows")
     secret = kept_secret(folder / SECRET)
