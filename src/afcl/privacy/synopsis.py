@@ -202,7 +202,7 @@ def _look(
     # of that.
     deviation = math.sqrt(3 if with_squares else 2) / mu
     labels, _ = assign(rows, centers)
-    # Multiples of the grid, added exactly: sums of floats could tell their order
+    # Multiples of the grid, added exactly: last bits of floats could tell rows apart
     # (Mironov 2012).
     counts, shifts, squares = _parts(rows, labels, centers, reaches)
     counts = counts + _on_grid(deviation * noise.normal((k,)))
