@@ -120,10 +120,10 @@ def refuse_changes(
     fixed : mapping
         Fields of the plan that were typed; None: not.
     """
-    kept = {**DEFAULTS, **(plan.parameters or {})}
+    planned = {**DEFAULTS, **(plan.parameters or {})}
     for name, value in options.items():
-        if name != "ranges" and not _same(name, value, kept[name]):
-            raise _refused(name, kept[name])
+        if name != "ranges" and not _same(name, value, planned[name]):
+            raise _refused(name, planned[name])
     for name, number in fixed.items():
         if number is not None and number != getattr(plan, name):
             raise _refused(name, getattr(plan, name))
@@ -134,14 +134,14 @@ def refuse_changes(
         raise _refused("ranges", texts)
 
 
-def _same(name: str, value: Any, kept: Any) -> bool:
+def _same(name: str, value: Any, planned: Any) -> bool:
     if name == "privacy":
-        return _level(value) == _level(kept)
+        return _level(value) == _level(planned)
     if name == "participation":
-        value, kept = participation(value), participation(kept)
-    if isinstance(value, list | tuple) and isinstance(kept, list | tuple):
-        return list(value) == list(kept)
-    return bool(value == kept)
+        value, planned = participation(value), participation(planned)
+    if isinstance(value, list | tuple) and isinstance(planned, list | tuple):
+        return list(value) == list(planned)
+    return bool(value == planned)
 
 
 def _level(text: Any) -> str:
@@ -154,11 +154,11 @@ def _level(text: Any) -> str:
         return str(text)
 
 
-def _refused(name: str, kept: Any) -> InputError:
-    kept = not kept if name == "allow_one" else kept
+def _refused(name: str, planned: Any) -> InputError:
+    planned = not planned if name == "allow_one" else planned
     return InputError(
-        f"{flag_of(name)} is {shown(kept)} in this run and cannot be changed: leave it "
-        "out, or begin another run with another --out"
+        f"{flag_of(name)} is {shown(planned)} in this run and cannot be changed: leave "
+        "it out, or begin another run with another --out"
     )
 
 

@@ -379,10 +379,10 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         reason=before.reason,
     )
     for field in fields(Membership):
-        kept, wanted = getattr(before, field.name), getattr(same, field.name)
-        if kept != wanted:
+        earlier, wanted = getattr(before, field.name), getattr(same, field.name)
+        if earlier != wanted:
             raise InputError(
-                f"{flag_of(field.name)} is {shown(kept)} in {out} and cannot be "
+                f"{flag_of(field.name)} is {shown(earlier)} in {out} and cannot be "
                 f"changed to {shown(wanted)}: type it as it was, or choose another "
                 "--out"
             )

@@ -43,10 +43,10 @@ def introduction(
         return _with_levels(member, own, asked, make())
     # Once for all runs and in one way: groups of other sizes differ by single rows.
     of = f"groups of {group} rows" if group > 1 else "rows"
-    kept = replace(views, run="")(f"extremes and medians of {of}", make)
-    units = plain_units(kept.columns, member.units)
-    kept = replace(kept, name=member.name, units=units)
-    return _with_levels(member, own, asked, kept)
+    announcement = replace(views, run="")(f"extremes and medians of {of}", make)
+    units = plain_units(announcement.columns, member.units)
+    announcement = replace(announcement, name=member.name, units=units)
+    return _with_levels(member, own, asked, announcement)
 
 
 def _with_levels(

@@ -357,8 +357,8 @@ def check_terms(member: Membership, terms: Terms) -> None:
 
 def _memory(folder: Path) -> Any:
     """Return what the method remembers of the last time, None if it does not."""
-    kept = folder / MEMORY
-    return decode(kept.read_bytes()) if kept.is_file() else None
+    path = folder / MEMORY
+    return decode(path.read_bytes()) if path.is_file() else None
 
 
 def _keep_memory(folder: Path, memory: bytes) -> None:

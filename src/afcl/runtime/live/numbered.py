@@ -336,8 +336,8 @@ def _withdraw(own: Path, names: tuple[str, ...]) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-    kept = {"answer": number, "withdrawn": True, "cluster_names": list(names)}
-    write_result_file(own, kept, private=True)
+    content = {"answer": number, "withdrawn": True, "cluster_names": list(names)}
+    write_result_file(own, content, private=True)
 
 
 def _withdraw_newest(folder: Path) -> None:
@@ -345,7 +345,7 @@ def _withdraw_newest(folder: Path) -> None:
     path = folder / RESULT
     if not path.is_file():
         return
-    kept = {name: read_result(folder)[name] for name in ("answer", "cluster_names")}
+    content = {name: read_result(folder)[name] for name in ("answer", "cluster_names")}
     for name in ("centers.csv", "path.csv", CELL_FILE, "report.html"):
         (folder / name).unlink(missing_ok=True)
-    write_result_file(folder, {**kept, "withdrawn": True}, private=True)
+    write_result_file(folder, {**content, "withdrawn": True}, private=True)
