@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-#: What is found: clusters, none, or it cannot be told.
-CLUSTERS, NO_CLUSTERS, UNCLEAR = "clusters", "none", "unclear"
+# Verdicts, as they stand in result.json.
+CLUSTERS = "clusters"
+NO_CLUSTERS = "none"
+#: It cannot be told.
+UNCLEAR = "unclear"
 
 #: A k that comes out of so many of the resamples can be relied on,
 SURE = 0.9

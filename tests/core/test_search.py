@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from afcl.core import rebuild, search
-from afcl.core.indices import INDICES, Partition, admitted, free_bic
+from afcl.core.condense import condense_cells
+from afcl.core.indices import INDICES, Partition, admitted, free_bic, goodness
 from afcl.core.messages import Cells
+from afcl.core.path import polish
 from afcl.core.protocol import PathLevel
 from afcl.core.search import likelier
 from afcl.kernels import assign
@@ -76,7 +78,9 @@ def test_the_best_of_several_starts():
     bag, owners = blobs(*PLACES)
     poor = np.array([[0.5, 0.0], [4.0, 1.5]])
     with patch.object(search, "MOVES", 1):
-        assert len(likelier(bag, [poor], 10)) == 3
+        found = likelier(bag, [poor], 10)
+        assert found is not None
+        assert len(found) == 3
         assert same(
             likelier(bag, [poor, np.array(PLACES[:2] + ((4, 1.5),))], 10), bag, owners
         )
@@ -98,7 +102,7 @@ def test_no_cluster_of_a_few_rows_or_of_a_single_cell():
 def test_a_large_bag_is_condensed():
     bag, owners = blobs(*PLACES, cells=300)
     wrong = np.array([[0.5, 0.0], [4.0, 0.0], [4.0, 3.0]])
-    with patch.object(search, "condense_cells", wraps=search.condense_cells) as used:
+    with patch.object(search, "condense_cells", wraps=condense_cells) as used:
         found = likelier(bag, [wrong], 10)
     assert used.call_count == 1
     assert same(found, bag, owners)
@@ -143,13 +147,13 @@ def test_if_not_it_is_as_if_nobody_had_searched():
 def test_one_candidate_is_searched_for_and_marked():
     bag, owners = blobs(*PLACES)
     parts = np.array([[0.5, 0.0], [4.0, 0.0], [3.97, 3.0], [4.03, 3.0]])
-    counts, means, scatters = rebuild.polish(bag, parts)
+    counts, means, scatters = polish(bag, parts)
     begun = replace(level(4, 1.0), centers=means, sizes=counts, scatters=scatters)
     (found,) = rebuild._searched(bag, (begun,), 10)
     assert found.searched
     assert same(found.centers, bag, owners)
     known = Partition(found.sizes, found.centers, found.scatters, 0.0, 0.0)
     assert found.scores["free_bic"] == free_bic(known)
-    assert 0.5 < found.scores["silhouette"] < 1
+    assert 0.5 < goodness([found], "silhouette")[0] < 1
     assert rebuild._searched(bag, (found,), 10) == ()
     assert rebuild._searched(bag, (), 10) == ()

@@ -152,7 +152,7 @@ def levels(n, k=2):
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
-        (Plan(PLAN.seeds, levels(13)), "13 candidate levels, agreed were at most 12"),
+        (Plan(PLAN.seeds, levels(14)), "14 candidate levels, agreed were at most 13"),
         (Plan(np.random.default_rng(3).random((257, 2)), ()), "257 seeds, agreed"),
         (Plan(PLAN.seeds, levels(1, 257)), "or more than 256"),
     ],

@@ -32,7 +32,7 @@ from afcl.core.tasks import (
     Threshold,
 )
 from afcl.core.terms import AskHello, AskStep, Terms
-from afcl.privacy.masks import Asked, Sealed, answer, public_key
+from afcl.privacy.masks import Asked, Sealed, answer, public_key, sealed_part
 from afcl.scale import Box
 
 #: What a run is at where nobody says.
@@ -102,17 +102,6 @@ def _alone(question: Question, numbers: Ints) -> Floats:
     return rows
 
 
-class _Overstated(Sealed):
-    """What a member works on that says of every group that many hold its rows."""
-
-    def numbers_for(self, question: Question, threshold: Threshold) -> Ints:
-        """Return its numbers; nobody can see them but in the sum."""
-        own = super().numbers_for(question, threshold)
-        if question.kind != PRESENCE:
-            return own
-        return own + threshold.holders + FIELD * threshold.rows
-
-
 class Puppet:
     """A member of the coordinator's own: the honest code, on rows that are invented.
 
@@ -122,14 +111,23 @@ class Puppet:
     def __init__(self, number: int, rows: Floats, lying: bool = False) -> None:
         secret = bytes([number + 1]) * 32
         self.rows = rows
-        kind = _Overstated if lying else Sealed
-        self.sealed = kind(rows, rows, secret, public_key(secret))
+        self.lying = lying
+        self.sealed = Sealed(rows, rows, secret, public_key(secret))
         self.memory: Asked | None = None
 
     def ask(self, task: Task, params: DefaultParams) -> Part:
-        """Answer as a member does."""
+        """Answer as a member does, or says it does."""
+        if self.lying:
+            return self._overstated(task, params.threshold)
         part, self.memory = answer(task, self.sealed, self.memory, params)
         return part
+
+    def _overstated(self, task: Task, threshold: Threshold) -> Part:
+        """Say of every group that many hold it: nobody can see that but in the sum."""
+        own = numbers_for(task.question, self.rows, threshold, self.sealed.known)
+        if task.question.kind == PRESENCE:
+            own = own + threshold.holders + FIELD * threshold.rows
+        return sealed_part(task, self.sealed, own)
 
 
 def puppets(
@@ -166,12 +164,12 @@ def puppets(
     present = everybody.ask(Question(PRESENCE, partitions))
     if not counted or not present:
         return np.empty((0, d))
-    said = np.stack([part.values for part in present])
+    values = np.stack([part.values for part in present])
     tags = np.stack([part.tags for part in present if part.tags is not None])
     opened = params.threshold.opened(_total(present)).astype(np.int64)
     question = Question(SUM, partitions, opened=opened)
     groups = partitions[-1].groups
-    shown = [Evidence(groups, said, tags[:, place]) for place in range(len(keys))]
+    shown = [Evidence(groups, values, tags[:, place]) for place in range(len(keys))]
     summed = everybody.ask(question, shown)
     if not summed:
         return np.empty((0, d))

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the site's folder.
 PAUSE = 0.3
-#: Seconds for the engine to hand over the last answer: at least, and at most if it
-#: says that it has not yet. A coordinator that does not hear it waits for it for a day.
-LAST, LONGEST = 2.0, 60.0
+#: Seconds for the engine to hand over the last answer, at least. A coordinator that
+#: does not hear it waits for it for a day.
+LAST = 2.0
+#: The same, at most: if the engine says that it has not handed it over yet.
+LONGEST = 60.0
 #: What to do when it had to stop.
 AGAIN = "the same command comes back into the run"
 

@@ -115,8 +115,8 @@ def execute(
 
 def _passed_on(sites: Sites[SiteTable]) -> list[str]:
     """Return the notes with the last parts of paths only: a page is passed on."""
-    given = [table.path for table in sites.tables if table.path is not None]
-    paths = [path for path in given if len(path.parts) > 1]
+    named = [table.path for table in sites.tables if table.path is not None]
+    paths = [path for path in named if len(path.parts) > 1]
     # A long path may begin with a shorter one.
     paths.sort(key=lambda path: len(str(path)), reverse=True)
     notes = list(sites.notes)

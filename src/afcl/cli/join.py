@@ -10,23 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from afcl.cli import tables
 from afcl.cli.addresses import with_port
 from afcl.cli.config import ConfigFile
 from afcl.cli.settings import MISSING, Device, EngineName, Insecure, Stream
-from afcl.cli.tables import (
-    Category,
-    Columns,
-    Date,
-    Decimal,
-    Drop,
-    Encoding,
-    IdColumn,
-    Null,
-    NumericOnly,
-    Separator,
-    categories,
-    items,
-)
 from afcl.exceptions import InputError
 from afcl.occupied import occupied
 from afcl.runtime.live.engines import DEFAULT, get_launcher
@@ -181,18 +168,18 @@ def join(
     ca: Annotated[Path | None, typer.Option(help="The coordinator's ca.crt.")] = None,
     key: Annotated[Path | None, typer.Option(help="This site's private key.")] = None,
     insecure: Insecure = False,
-    columns: Columns = [],
-    drop: Drop = [],
-    numeric_only: NumericOnly = None,
-    id: IdColumn = None,
+    columns: tables.Columns = [],
+    drop: tables.Drop = [],
+    numeric_only: tables.NumericOnly = None,
+    id: tables.IdColumn = None,
     missing: Annotated[str, typer.Option(help=MISSING)] = "error",
-    category: Category = [],
-    date: Date = [],
+    category: tables.Category = [],
+    date: tables.Date = [],
     names_key: NamesKey = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    null: Null = [],
+    separator: tables.Separator = None,
+    decimal: tables.Decimal = None,
+    encoding: tables.Encoding = None,
+    null: tables.Null = [],
     units: Units = [],
     min_cell: MinCell = 5,
     method: Annotated[
@@ -243,17 +230,17 @@ def join(
     asked = Membership(
         data=str(data.resolve()),
         name=name,
-        columns=items("--columns", columns),
-        drop=items("--drop", drop),
+        columns=tables.items("--columns", columns),
+        drop=tables.items("--drop", drop),
         missing=missing,
         numeric_only=bool(numeric_only),
-        categories=categories(items("--category", category)),
-        date=items("--date", date),
+        categories=tables.categories(tables.items("--category", category)),
+        date=tables.items("--date", date),
         names_key=_names_key(names_key),
         separator=separator,
         decimal=decimal,
         encoding=encoding,
-        null=items("--null", null),
+        null=tables.items("--null", null),
         id=id,
         units=_units(units),
         min_cell=min_cell,
@@ -399,10 +386,10 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         reason=before.reason,
     )
     for field in fields(Membership):
-        kept, wanted = getattr(before, field.name), getattr(same, field.name)
-        if kept != wanted:
+        earlier, wanted = getattr(before, field.name), getattr(same, field.name)
+        if earlier != wanted:
             raise InputError(
-                f"{flag_of(field.name)} is {shown(kept)} in {out} and cannot be "
+                f"{flag_of(field.name)} is {shown(earlier)} in {out} and cannot be "
                 f"changed to {shown(wanted)}: type it as it was, or choose another "
                 "--out"
             )

@@ -74,11 +74,11 @@ def predict(
     if missing is None:
         before = result["parameters"].get("missing")
         typed["missing"] = before if before in KEEPING else "error"
-    told = {**table_options(typed), "columns": result["columns"]}
+    options = {**table_options(typed), "columns": result["columns"]}
     # What was a number then is one now, and no category of its own.
     known = embedding_of(result) or Embedding(tuple(result["columns"]), ())
     try:
-        sites = read_sites(one_site=[new], **told, embedding=known)
+        sites = read_sites(one_site=[new], **options, embedding=known)
     except NotNumbers as error:
         raise InputError(
             f"{error.where}; the run had numbers there: correct it"

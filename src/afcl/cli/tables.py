@@ -12,10 +12,15 @@ import typer
 
 from afcl.exceptions import InputError
 
-SITES = (
-    "One file per site (CSV and other text, Parquet, Excel), or folders with a file "
-    "per site."
-)
+Sites = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="One file per site (CSV and other text, Parquet, Excel), or folders with "
+        "a file per site.",
+        metavar="SITE",
+        show_default=False,
+    ),
+]
 Folders = Annotated[
     list[Path],
     typer.Option(

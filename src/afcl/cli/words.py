@@ -65,8 +65,8 @@ def in_words(result: dict[str, Any]) -> list[str]:
     sites, k = result["sites"], result["n_clusters"]
     sent = sum(site["bytes"] for site in sites)
     most = max(site["messages"] for site in sites)
-    told = result["sizes"] and not found_nothing(result)
-    sizes = f": {_sizes(result['sizes'])} rows." if told else "."
+    has_sizes = result["sizes"] and not found_nothing(result)
+    sizes = f": {_sizes(result['sizes'])} rows." if has_sizes else "."
     lines = [headline(result) + sizes]
     shape = result.get("shape") or {}
     index = CONNECTED if CONNECTED in result["scores"] else "silhouette"

@@ -59,18 +59,15 @@ class SeedSums:
         """Return counts, sums of x - s and of its squares by seed of the last."""
         arrays = [(each.seeds, each.parents, each.groups) for each in partitions]
         asked = [array.tobytes() for each in arrays for array in each][:-1]
-        if self._known is None or self._known[0] != asked:
-            self._known = asked, _sums_by_seed(rows, partitions)
-        return self._known[1]
-
-
-def _sums_by_seed(rows: Rows, partitions: tuple[SeedPartition, ...]) -> Sums:
-    """Read the rows once."""
-    if isinstance(rows, RowsInPlace):
-        return rows.nested(
-            [Nest(each.seeds, each.parents, each.groups) for each in partitions]
-        )
-    return added_up(rows.map(partial(_sums_of_part, partitions=partitions)))
+        if self._known is not None and self._known[0] == asked:
+            return self._known[1]
+        # The one pass over the rows: on their device, or part by part.
+        if isinstance(rows, RowsInPlace):
+            sums = rows.nested([Nest(*each) for each in arrays])
+        else:
+            sums = added_up(rows.map(partial(_sums_of_part, partitions=partitions)))
+        self._known = asked, sums
+        return sums
 
 
 def _sums_of_part(points: Floats, partitions: tuple[SeedPartition, ...]) -> Sums:
@@ -95,7 +92,7 @@ def numbers_for(
     else:
         sums = (known or SeedSums()).of(as_rows(view), question.partitions)
         totals = _totals_of_seeds(question, sums)[None, :]
-    numbers: Ints = _fixed(question, _told(question, totals, threshold))[0]
+    numbers: Ints = _fixed(question, _above_threshold(question, totals, threshold))[0]
     return numbers
 
 
@@ -105,11 +102,15 @@ def numbers_of_many(
     """Return the sum of several members' numbers; `sizes` are their numbers of rows."""
     members = np.repeat(np.arange(sizes.shape[0]), sizes)
     totals = _totals(question, _single(rows), members, sizes.shape[0])
-    summed: Ints = _fixed(question, _told(question, totals, threshold)).sum(axis=0)
+    summed: Ints = _fixed(question, _above_threshold(question, totals, threshold)).sum(
+        axis=0
+    )
     return summed
 
 
-def _told(question: Question, totals: Floats, threshold: Threshold) -> Floats:
+def _above_threshold(
+    question: Question, totals: Floats, threshold: Threshold
+) -> Floats:
     """Return what every member tells of its totals, (m, width).
 
     Of a presence that it holds rows, and how many up to the cap. Of sums those of the
@@ -128,12 +129,12 @@ def _told(question: Question, totals: Floats, threshold: Threshold) -> Floats:
     if len(question.partitions) > 1:
         outer = question.partitions[-1].outer
     few = (rows > 0) & (rows < threshold.rows)
-    told = np.tile(question.opened > 0, (rows.shape[0], 1))
-    whole = np.ones_like(told)
+    opened = np.tile(question.opened > 0, (rows.shape[0], 1))
+    whole = np.ones_like(opened)
     member, group = np.nonzero(few)
     whole[member, outer[group]] = False
-    told |= whole
-    kept: Floats = (table * told[:, outer, None]).reshape(totals.shape)
+    opened |= whole
+    kept: Floats = (table * opened[:, outer, None]).reshape(totals.shape)
     return kept
 
 

@@ -59,15 +59,19 @@ def prepare(state: ServerState) -> ServerState:
     """R3 to R6 for whatever was absorbed since the last time."""
     if not state.total_rows() or state.prepared:
         return state
+    # Condensed beyond a budget, so that the work does not grow with the clients (0017).
     bag = _bounded(state.bag(), state.params.seeds_for(state.total_rows()))
     if state.need_seed:
         state = _reseed(state, bag)
+    # Placing seeds anew at every message would change the candidates that are being
+    # scored.
     elif state.moved:
         state = _refine(state, bag)
     if state.dirty:
         state = _build(state, bag)
     elif state.stale:
         state = _update_candidates(state)
+    # Replies to plans of another path say nothing of this one's candidates.
     before = () if state.dirty else state.sent
     return replace(
         state,
@@ -102,6 +106,7 @@ def _reseed(state: ServerState, bag: Cells) -> ServerState:
     n = int(bag.counts.sum())
     k = min(state.params.seeds_for(n), distinct(bag.means))
     start = state.seeds
+    # Seeds of another number cannot be one of the starts.
     if start is not None and start.shape[0] != k:
         start = None
     rng = server_rng(state.seed, SEEDING, state.seedings)
@@ -116,6 +121,7 @@ def _refine(state: ServerState, bag: Cells) -> ServerState:
     assert state.built_from is not None
     weights = bag.counts.astype(np.float64)
     seeds, labels = lloyd(bag.means, weights, state.seeds, REFINE)
+    # A seed that holds nothing would be lost to the path for good.
     empty = np.setdiff1d(np.arange(seeds.shape[0]), labels)
     if empty.size:
         far = weights * assign(bag.means, seeds)[1]
@@ -125,6 +131,7 @@ def _refine(state: ServerState, bag: Cells) -> ServerState:
     counts, _, scatters = pool(bag, labels, seeds.shape[0])
     shift = float((counts * ((seeds - state.built_from) ** 2).sum(axis=1)).sum())
     within = float(scatters.sum())
+    # Beside the scatter inside: small moves leave the tree as it is, and it is dear.
     drifted = shift > state.params.drift * within
     movement = shift / within if within > 0 else 0.0
     return replace(state, seeds=seeds, movement=movement, dirty=state.dirty or drifted)
@@ -145,6 +152,7 @@ def _build(state: ServerState, bag: Cells) -> ServerState:
         built_from=state.seeds,
         movement=0.0,
         version=state.version + 1,
+        # Identical rows have no path, and still an answer.
         levels=levels or (one_cluster(bag),),
         merges=merges,
         candidates=candidates,
@@ -173,8 +181,11 @@ def _candidates(
     kept = set(order.tolist())
     if params.criterion in ("auto", "silhouette"):
         kept = {i for i in kept if good[i] >= good.max() - params.prune}
+    # Whatever is pruned: the answer so far has to be scored by the rows.
     kept.add(choose(levels, params.criterion, params.band, most))
     if params.criterion == AUTO:
+        # The rule compares likelihoods first (0024): who may win by them is scored by
+        # rows.
         likely = np.argsort(-goodness(levels, "free_bic"), kind="stable")
         kept.update(likely[:BY_FREE_BIC].tolist())
         kept.update(_next_peaks(good, kept)[:BY_PEAK])
@@ -202,6 +213,7 @@ def _next_peaks(good: Floats, kept: set[int]) -> list[int]:
 
     Where clusters are long, the likeliest levels are those that cut them up.
     """
+    # So that both ends of the path can be peaks.
     padded = np.concatenate([[-np.inf], good, [-np.inf]])
     peaks = np.flatnonzero((good > padded[:-2]) & (good > padded[2:]))
     free = [i for i in peaks.tolist() if i not in kept]
@@ -212,11 +224,14 @@ def _update_candidates(state: ServerState) -> ServerState:
     """R6: polish every candidate on the replies, and the memory of who is silent."""
     polished = []
     most = max((candidate.k for candidate in state.candidates), default=1)
+    # Who does not reply would vanish from the centres otherwise.
     silent = _bounded(state.silent_bag(), most)
     for position, candidate in enumerate(state.candidates):
         bag = _bounded(state.level_bag(position), most)
         counts, centers, scatters = polish(bag, candidate.centers)
         k = counts.shape[0]
+        # A candidate that fell together is left as it was sent: no index knows one
+        # cluster.
         if k < 2:
             polished.append(candidate)
             continue
@@ -251,5 +266,6 @@ def _federated_scores(
         cell_simplified, cell_moment = summary_silhouettes(silent, level)
         simplified += float((silent.counts * cell_simplified).sum())
         moment += float((silent.counts * cell_moment).sum())
+    # Sums and not means were replied, so that sites of any size add up.
     n = state.total_rows()
     return scored(level, moment / n, simplified / n)

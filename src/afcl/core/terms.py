@@ -24,9 +24,13 @@ LONGEST_NAME = 200
 LONGEST_OPTIONS = 1 << 16
 #: Most levels of a category.
 MOST_LEVELS = 1000
-#: How names of levels travel: as they are, as hashes, or only those that were declared
-#: and not found in rows; each reveals less than the one before.
-CLEAR, HASHED, DECLARED = "clear", "hashed", "declared"
+# How names of levels travel; each way reveals less than the one before.
+#: As they are.
+CLEAR = "clear"
+#: As hashes.
+HASHED = "hashed"
+#: Only those that were declared, and not found in rows.
+DECLARED = "declared"
 NAMES = (CLEAR, HASHED, DECLARED)
 
 

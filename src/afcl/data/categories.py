@@ -70,8 +70,8 @@ def categories_in(
             if column not in declared and are_numbers(found):
                 kept.append(column)
                 continue
-            feature, said = _feature(column, found, declared.get(column), least)
-            notes += said
+            feature, remarks = _feature(column, found, declared.get(column), least)
+            notes += remarks
             if feature is None:
                 continue
             features.append(feature)

@@ -58,7 +58,7 @@ class NotNumbers(InputError):
     """Columns that were to be numbers are not; `odd` has a cell of each."""
 
     def __init__(self, odd: Sequence[OddCell]) -> None:
-        super().__init__(str(fail(_told(odd))))
+        super().__init__(str(fail(_in_words(odd))))
         self.odd = tuple(odd)
 
     @property
@@ -71,7 +71,7 @@ class NotNumbers(InputError):
         )
 
 
-def _told(odd: Sequence[OddCell]) -> str:
+def _in_words(odd: Sequence[OddCell]) -> str:
     """Say which columns are no numbers, and how to leave them out."""
     names = [cell.column for cell in odd]
     if len(odd) == 1:
@@ -93,7 +93,9 @@ def described(odd: Sequence[OddCell], most: int = DESCRIBED) -> str:
     shown = [
         f"{c.column} ({excerpt(c.cell)} in {c.path}, row {c.row})" for c in odd[:most]
     ]
-    return ", ".join(shown + ["…"] * (len(odd) > most))
+    if len(odd) > most:
+        shown.append("…")
+    return ", ".join(shown)
 
 
 def _hint(odd: OddCell) -> str:

@@ -43,8 +43,10 @@ SENTINELS = (*(-nine for nine in NINES), *NINES[1:])
 SEVERAL = 3
 #: Interquartile ranges between a sentinel and everything else.
 FAR = 1.5
-#: Interquartile ranges between zeros and everything else; so many if they are few,
-ZERO_FAR, ZERO_FAR_IF_FEW = 1.0, 3.0
+#: Interquartile ranges between zeros and everything else,
+ZERO_FAR = 1.0
+#: if they are few so many,
+ZERO_FAR_IF_FEW = 3.0
 #: and so many times the usual step from one value to the next: below 1 comes 0.
 STEPS_TO_ZERO = 10.0
 #: Most values that count as very few.
@@ -54,8 +56,10 @@ FILLS = 0.1
 #: and lies beyond them so many times as far, in orders of magnitude, as the outer ones
 #: of them lie beyond the others: that of a long tail does not.
 TAIL = 12.0
-#: Which part of them are the outer ones, and how many are at least.
-OUTER, OUTER_AT_LEAST = 0.1, 10
+#: Which part of them are the outer ones,
+OUTER = 0.1
+#: and how many are at least.
+OUTER_AT_LEAST = 10
 #: Most values of a column of whole numbers that may be codes.
 CODES = 6
 
@@ -73,8 +77,8 @@ def judged_column(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
     found: list[Suspicion] = []
     rules: tuple[Rule, ...] = (_sentinels, _zeros, _extremes)
     for rule in rules:
-        said, column = rule(column)
-        found += said
+        suspicions, column = rule(column)
+        found += suspicions
     # An unknown code among codes comes first.
     return found or codes, column
 
@@ -162,7 +166,7 @@ def _sentinels(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         times, where = column.occurrences(mark)
         if gap >= (near if times >= SEVERAL else high - low):
             found.append((mark, times, where))
-    said = [
+    suspicions = [
         Suspicion(
             where,
             column.name,
@@ -173,7 +177,7 @@ def _sentinels(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         )
         for mark, times, where in found
     ]
-    return said, column.without([mark for mark, _, _ in found])
+    return suspicions, column.without([mark for mark, _, _ in found])
 
 
 def _edge(values: Floats) -> Iterator[float]:
@@ -200,8 +204,8 @@ def _zeros(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         f"{as_typed(low)} to {as_typed(high)}: if it means no value, use "
         f"{naming('--null', f'{column.name}=0')}"
     )
-    said = [Suspicion(where, column.name, ZERO, text)]
-    return said, column.without([0.0])
+    suspicions = [Suspicion(where, column.name, ZERO, text)]
+    return suspicions, column.without([0.0])
 
 
 def _extremes(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:

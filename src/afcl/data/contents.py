@@ -13,8 +13,11 @@ from afcl.data.features import Feature
 from afcl.data.sites import Sites, SiteTable
 from afcl.data.tables import Table
 
-#: Kinds of columns.
-NUMBER, CATEGORY, DATE, ABSENT = "number", "category", "date", "no value here"
+# Kinds of columns.
+NUMBER = "number"
+CATEGORY = "category"
+DATE = "date"
+ABSENT = "no value here"
 ORDERED = "ordered"
 
 

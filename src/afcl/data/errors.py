@@ -11,7 +11,8 @@ from afcl.exceptions import InputError
 
 #: What is expected between the cells of text, by file ending, which `.gz` may follow.
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ",", ".dat": ",", ".data": ","}
-PARQUET, EXCEL = ".parquet", ".xlsx"
+PARQUET = ".parquet"
+EXCEL = ".xlsx"
 #: Endings that can be read, longest first.
 ENDINGS = (*(e + ".gz" for e in SEPARATORS), *SEPARATORS, PARQUET, EXCEL)
 #: Cells of a text column (in lower case) that mean "no value".

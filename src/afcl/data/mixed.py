@@ -117,8 +117,8 @@ def embedding_of(
             cells = [_texts(frame, column) for frame in frames]
             if owners is not None:
                 cells = _by_owner(cells[0], owners)
-            feature, said = agree(column, [texts_of(each) for each in cells], least)
-            notes += said
+            feature, remarks = agree(column, [texts_of(each) for each in cells], least)
+            notes += remarks
             if feature is None:
                 continue
             features.append(feature)

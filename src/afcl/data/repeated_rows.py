@@ -74,11 +74,11 @@ def holding_the_same(
 
     The one that comes first is the other one.
     """
-    told = set()
+    named = set()
     for other, seen in combinations(list(_telling(tables, columns))[:COMPARED], 2):
         share = _shared(other, seen)
-        if share >= SAME and seen.name not in told:
-            told.add(seen.name)
+        if share >= SAME and seen.name not in named:
+            named.add(seen.name)
             yield seen.name, other.name, share
 
 

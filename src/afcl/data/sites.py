@@ -239,17 +239,17 @@ def open_sites(
 
     def settle(odd: Sequence[OddCell]) -> Embedding:
         if numeric_only:
-            settled, said = declared.numbers_only(common, odd)
+            settled, remarks = declared.numbers_only(common, odd)
         elif meeting:
-            settled, said = declared.of_one(sites[0], common, odd, least)
+            settled, remarks = declared.of_one(sites[0], common, odd, least)
         else:
-            settled, said = declared.of_all(sites, common, odd, least)
+            settled, remarks = declared.of_all(sites, common, odd, least)
         if settled.features and meeting and stream:
             raise fail(
                 f"categories ({listed([each.name for each in settled.features])}) need "
                 "all rows in memory: --no-stream, or leave them out (--numeric-only)"
             )
-        notes.extend(said)
+        notes.extend(remarks)
         return replace(settled, flags=True)
 
     known = embedding and replace(embedding, flags=True)
@@ -280,8 +280,8 @@ class _Declared(NamedTuple):
     ) -> tuple[Embedding, list[str]]:
         """Leave out columns of texts, but for those that are declared."""
         known = {*self.dates, *self.ordered}
-        left, said = _without([c for c in odd if c.column not in known], common)
-        return Embedding(left, tuple(self.ordered.values()), self.dates), said
+        left, remarks = _without([c for c in odd if c.column not in known], common)
+        return Embedding(left, tuple(self.ordered.values()), self.dates), remarks
 
     def of_one(
         self,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from afcl._typing import Floats, Ints
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.estimators.federated import FederatedClusterer
-from afcl.estimators.told import warn_user
+from afcl.estimators.user_warnings import warn_user
 from afcl.exceptions import PrivacyWarning, SmallClientsWarning
 from afcl.methods.presets import resolve
 from afcl.privacy import EXACT_WARNING, too_fine, too_small

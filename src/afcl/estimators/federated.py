@@ -34,7 +34,7 @@ from afcl.estimators.mixed import (
 from afcl.estimators.new_rows import OnNewRows
 from afcl.estimators.reading import Reading
 from afcl.estimators.rows import by_owner, kept_rows, owners_of, rows_at
-from afcl.estimators.told import warn_user
+from afcl.estimators.user_warnings import warn_user
 from afcl.estimators.weights import weights_of, with_copies
 from afcl.exceptions import ColumnWarning, InputError, SmallClientsWarning
 from afcl.gaps import KEEPING
@@ -156,8 +156,8 @@ class FederatedClusterer(
         notes: list[str] = []
         if self.ordinal or has_texts(X):
             owner, names = owners_of(clients, len(X))
-            given = [X], self._least(), owner, self.ordinal
-            self._embedding, notes = embed(*given)
+            arguments = [X], self._least(), owner, self.ordinal
+            self._embedding, notes = embed(*arguments)
         rows: Floats = self._checked(X, reset=True)
         owner, names = owners_of(clients, rows.shape[0])
         self._begin(names)
@@ -252,21 +252,21 @@ class FederatedClusterer(
             held, columns = aligned(held)
         called = titles(names, self._roster)
         some = any(table.shape[0] for table in held)
-        given: list[Any] = [
+        tables_in: list[Any] = [
             table if is_source(table) else self._numbers(table, title, not some)
             for title, table in zip(called, held, strict=True)
         ]
-        self.n_features_in_ = given[0].shape[1] if columns is None else len(columns)
+        self.n_features_in_ = tables_in[0].shape[1] if columns is None else len(columns)
         if columns is not None:
             self.feature_names_in_ = np.asarray(columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        if any(is_source(table) for table in given):
-            return self._fit_sources(given, names)
-        masks = [kept_rows(a, self.missing) for a in given]
-        kept = [a if m.all() else a[m] for a, m in zip(given, masks, strict=True)]
+        if any(is_source(table) for table in tables_in):
+            return self._fit_sources(tables_in, names)
+        masks = [kept_rows(a, self.missing) for a in tables_in]
+        kept = [a if m.all() else a[m] for a, m in zip(tables_in, masks, strict=True)]
         outcome = self._run(kept, names)
-        self._fit_rows = given
+        self._fit_rows = tables_in
         ends = np.cumsum([mask.shape[0] for mask in masks])
         self.labels_ = outcome.joined_labels
         if self.labels_.shape[0] < ends[-1]:  # rows were dropped
@@ -356,8 +356,10 @@ class FederatedClusterer(
         self._follow(self._lineage.followed(last, sizes, names))
         for change in self.changes_:
             self.trace_.add("change", tick=0, **change.described())
-        told = last is not None and outcome.clustering.cells is not None
-        self.cluster_spreads_ = last.spreads if told and last is not None else None
+        has_spreads = last is not None and outcome.clustering.cells is not None
+        self.cluster_spreads_ = (
+            last.spreads if has_spreads and last is not None else None
+        )
         self._result = self._described(outcome, names)
 
     def _described(self, outcome: Outcome, names: list[str]) -> dict[str, Any]:

@@ -13,15 +13,15 @@ from afcl.data.features import Embedding
 from afcl.data.frames import check_labels
 from afcl.data.mixed import embedding_of, has_texts, is_frame
 from afcl.data.spelling import name_key
-from afcl.estimators.told import warn_user
+from afcl.estimators.user_warnings import warn_user
 from afcl.exceptions import ColumnWarning, InputError, OwnersWarning
 
 
-def as_tables(given: Any) -> tuple[list[Any], list[str]]:
+def as_tables(clients: Any) -> tuple[list[Any], list[str]]:
     """Return one table per client, and what the clients are called."""
-    if isinstance(given, Mapping):
-        return list(given.values()), [str(name) for name in given]
-    return list(given), [str(number) for number in range(len(given))]
+    if isinstance(clients, Mapping):
+        return list(clients.values()), [str(name) for name in clients]
+    return list(clients), [str(number) for number in range(len(clients))]
 
 
 def without_owners(X: Any, clients: Any) -> tuple[Any, Any]:

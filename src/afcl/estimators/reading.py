@@ -14,7 +14,7 @@ from afcl._typing import AnyArray, Floats
 from afcl.data.features import Embedding
 from afcl.data.mixed import rows_of
 from afcl.estimators import suspects
-from afcl.estimators.told import warn_user
+from afcl.estimators.user_warnings import warn_user
 from afcl.exceptions import InputError, SuspicionWarning
 from afcl.gaps import AVAILABLE, IMPUTE, has_gaps
 
@@ -50,8 +50,8 @@ class Reading:
         if reset:
             self.feature_names_in_ = np.asarray(list(map(str, X.columns)), dtype=object)
             self.n_features_in_ = len(self.feature_names_in_)
-        given = rows_of(X, self._embedding) if hasattr(X, "columns") else X
-        checked = self._numbers(given, "X")
+        numbers = rows_of(X, self._embedding) if hasattr(X, "columns") else X
+        checked = self._numbers(numbers, "X")
         width = len(self._embedding.names)
         if checked.shape[1] != width:
             raise InputError(
@@ -118,10 +118,10 @@ class Reading:
         """
         columns = [str(name) for name in self.center_columns_]
         features = () if self._embedding is None else self._embedding.features
-        given = (tables, names, columns, features, dates, self.scale)
-        found = suspects.suspicions_in(*given)
+        arguments = (tables, names, columns, features, dates, self.scale)
+        found = suspects.suspicions_in(*arguments)
         if self._result is not None and not suspects.is_private(self.privacy_):
             self._result["suspicions"] = [asdict(each) for each in found]
             self._result["data_notes"] = list(notes)
-        for line in suspects.told(found):
+        for line in suspects.lines_for_user(found):
             warn_user(SuspicionWarning(line))

@@ -34,9 +34,11 @@ from afcl.gaps import has_gaps
 from afcl.privacy import parse_level
 from afcl.robust import ROBUST
 
-#: Most rows of all tables that are looked at, about, and fewest of a table. With their
-#: extremes they are fewer than the rules look at: these need not draw again.
-LOOKED_AT, FEWEST = 16_000, 1_000
+#: Most rows of all tables that are looked at, about. With their extremes they are fewer
+#: than the rules look at: these need not draw again.
+LOOKED_AT = 16_000
+#: Fewest rows of a table that are looked at.
+FEWEST = 1_000
 #: Most tables that are told apart; beyond, neighbours are taken together.
 TABLES = 50
 #: A larger part of values that differ may be ids.
@@ -97,7 +99,7 @@ def suspicions_in(
     ]
 
 
-def told(found: Sequence[Suspicion]) -> list[str]:
+def lines_for_user(found: Sequence[Suspicion]) -> list[str]:
     """Return a line for each, and one on all others of a kind that has very many."""
     lines = []
     for kind in dict.fromkeys(each.kind for each in found):

@@ -47,6 +47,7 @@ def _worth_a_step(steps: Floats) -> Floats:
     longest = 0.0
     for length in lengths:
         longest = max(longest, length)
+    # A step that ties with a detour but for rounding must stay: to the bit (0002).
     rounding = EPSILON * m * longest
     kept = steps.copy()
     for i in range(m):
@@ -65,6 +66,7 @@ def _raise(heap: Ints, place: Ints, length: Floats, at: int) -> None:
     node = heap[at]
     while at > 0:
         above = (at - 1) // 2
+        # Ties stay below: fewer moves, and the ways are the same.
         if length[heap[above]] <= length[node]:
             break
         heap[at] = heap[above]
@@ -104,6 +106,7 @@ def shortest_ways(steps: Floats) -> Floats:
     near comes first makes no difference: no way becomes shorter by going on.
     """
     m = steps.shape[0]
+    # Most steps are never on a shortest way, and Dijkstra's work grows with them.
     near, lengths, starts = _neighbours(_worth_a_step(steps))
     found = np.full((m, m), np.inf)
     heap, place = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
@@ -118,6 +121,7 @@ def shortest_ways(steps: Floats) -> Floats:
                 other = near[at]
                 way = length[node] + lengths[at]
                 if way < length[other]:
+                    # Reached for the first time: only then it enters the heap.
                     if length[other] == np.inf:
                         heap[size], place[other] = other, size
                         size += 1
@@ -125,6 +129,7 @@ def shortest_ways(steps: Floats) -> Floats:
                     _raise(heap, place, length, place[other])
     for i in range(m):
         for j in range(i):
+            # Sums in the other order round differently; distances have to be symmetric.
             shorter = min(found[i, j], found[j, i])
             found[i, j] = shorter
             found[j, i] = shorter
@@ -190,6 +195,8 @@ def ward_of_distances(
         apart = squares[i, j]
         for other in range(k):
             fresh = of_i * squares[i, other] + of_j * squares[j, other]
+            # Lance and Williams' recurrence: no coordinates are needed, and there are
+            # none.
             fresh -= of_i * of_j * apart
             squares[i, other] = fresh
         for other in range(k):

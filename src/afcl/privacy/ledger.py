@@ -67,6 +67,7 @@ class Account:
     def shares(self, other: Account) -> bool:
         """Whether both are of the same data: by a name, or by what the rows are."""
         names = set(self.names).isdisjoint(other.names)
+        # By either: renamed rows, or a name whose rows have changed, are not new data.
         return not (names and set(self.rows).isdisjoint(other.rows))
 
     @property
@@ -173,6 +174,7 @@ class Ledger:
         if self.path is None:
             self._charge(data, Release(purpose, run, mu))
             return
+        # Two processes of one site could both find room for the last release.
         with alone(self.path):
             self._charge(data, Release(purpose, run, mu))
 
@@ -189,6 +191,7 @@ class Ledger:
     def again(self, data: DataSet, purpose: str, mu: float, run: str) -> None:
         """Charge for a release that must be made anew: what it was is lost."""
         times = self.times(data, purpose)
+        # Another purpose: noise drawn anew is a further release, and costs.
         suffix = f"{AGAIN}{times}" if times else ""
         self.charge(data, purpose + suffix, mu, run)
 
@@ -205,6 +208,7 @@ class Ledger:
         accounts = self._read()
         own = Account(data.names, data.rows, (release,))
         account, _ = _found(accounts, own)
+        # Told again as it was, it tells nothing new: the same bytes are sent.
         for known in account.released:
             if known.purpose != release.purpose:
                 continue
@@ -214,6 +218,8 @@ class Ledger:
                     "start a new run to release this data in another way"
                 )
             return
+        # Before it is written down, and that before it is sent: a crash in between
+        # spends, and never sends unpaid.
         self._check(account, release)
         self._write(_with(accounts, own))
 
@@ -227,6 +233,7 @@ class Ledger:
             _check_way(account, release)
         elif self.runs is not None:
             runs = account.runs
+            # Runs that were allowed once stay so, if the owner now allows fewer.
             if len(runs | {release.run}) > max(self.runs, len(runs)):
                 raise Overdrawn(
                     f"these rows were described in {len(runs)} "
@@ -239,6 +246,8 @@ class Ledger:
         if self.budget is None:
             return
         after = self._epsilon([*account.released, release])
+        # Bisection and roots round: a budget that is spent to the digit is not
+        # exceeded.
         if after > self.budget * (1 + SLACK):
             raise Overdrawn(
                 f"this data has spent epsilon {self._epsilon(account.released):.3g} of "
@@ -249,6 +258,8 @@ class Ledger:
 
     def _epsilon(self, releases: Iterable[Release]) -> float:
         costs = [release.mu for release in releases if release.mu]
+        # Composed as Gaussian privacy first: adding epsilons up would overstate the
+        # cost.
         return epsilon_of(compose(costs), self.delta)
 
     def _read(self) -> Accounts:
@@ -286,8 +297,8 @@ def _check_way(account: Account, release: Release) -> None:
 
     No run is counted for it: without this it could be asked for ever.
     """
-    told = [r.purpose for r in account.released if not (r.run or r.mu)]
-    ways = dict.fromkeys(purpose.partition(AGAIN)[0] for purpose in told)
+    purposes = [r.purpose for r in account.released if not (r.run or r.mu)]
+    ways = dict.fromkeys(purpose.partition(AGAIN)[0] for purpose in purposes)
     if ways and release.purpose.partition(AGAIN)[0] not in ways:
         raise Overdrawn(
             f"{next(iter(ways))} were told before, and {release.purpose} would tell "
@@ -350,6 +361,7 @@ def _read(path: Path) -> Accounts:
     """Return the accounts as they stand in a file."""
     try:
         text = path.read_bytes()
+    # No ledger yet; any other trouble must not read as "nothing was spent".
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -368,6 +380,7 @@ def _parsed(content: Any) -> Accounts:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError("no ledger")
     accounts, version = content.get("accounts"), content.get("version")
+    # What was spent under the first layout stays spent.
     if version == OLDER and isinstance(accounts, dict):
         return tuple(_from_older(rows, each) for rows, each in accounts.items())
     if version != VERSION or not isinstance(accounts, list):

@@ -71,8 +71,10 @@ def _so_far(run: RunFolder) -> list[Html]:
     """Return the clusters of a run that goes on, as the server last told them."""
     if not run.sizes:
         return [note("Clusters are told when the server has heard enough.")]
-    said = "So the clusters stand; numbers, sizes and centres may change until the end."
-    shown = [note(said), cards("pair", _sizes(run))]
+    caption = (
+        "So the clusters stand; numbers, sizes and centres may change until the end."
+    )
+    shown = [note(caption), cards("pair", _sizes(run))]
     return [*shown, _profile(run)] if run.centers is not None else shown
 
 
@@ -160,11 +162,11 @@ def _stabilities(run: RunFolder) -> Html:
     assert run.trust is not None
     weak, cells = run.trust.unstable, []
     for c, part in enumerate(run.trust.stabilities):
-        said = percent(part)
-        tip = f"Cluster {c}: on average {said} of it comes back in resamples"
+        share = percent(part)
+        tip = f"Cluster {c}: on average {share} of it comes back in resamples"
         sign = tag("span", "!", class_="sign") if c in weak else None
         class_ = "mark weak" if c in weak else "mark"
-        cells.append(tag("td", sign, said, class_=class_, data_tip=tip))
+        cells.append(tag("td", sign, share, class_=class_, data_tip=tip))
     name = tag("th", "comes back", scope="row")
     return tag("tr", name, tag("td"), cells, class_="stability")
 
@@ -173,9 +175,9 @@ def _silhouettes(run: RunFolder) -> Html:
     """Return the row that says how well every cluster is parted from the next."""
     cells = []
     for each in run.profiles:
-        said = number(each.silhouette, 2)
-        tip = f"Cluster {each.cluster}, silhouette {said}: {each.separation_words()}"
-        cells.append(tag("td", said, class_="mark", data_tip=tip))
+        mean = number(each.silhouette, 2)
+        tip = f"Cluster {each.cluster}, silhouette {mean}: {each.separation_words()}"
+        cells.append(tag("td", mean, class_="mark", data_tip=tip))
     whole = run.scores.get("silhouette")
     all_rows = tag("td", "" if whole is None else number(whole, 2))
     name = tag("th", "silhouette", scope="row")

@@ -111,7 +111,7 @@ class LabelsInPlace(LabelParts):
     held: Any = None
 
     def __iter__(self) -> Iterator[Ints]:
-        return self.rows.told(self.held)
+        return self.rows.host_labels(self.held)
 
     def collection(self) -> Any:
         """Return the array beside the rows."""
@@ -170,9 +170,9 @@ def simulate(
 
 def least_rows(spec: Spec) -> int:
     """Return how many rows a client needs to take part."""
-    told = spec.method.disclosure(spec.parameters)
-    group = parse_level(told.level).group if told.level else 1
-    return max(1, told.min_cell or 1, group)
+    disclosure = spec.method.disclosure(spec.parameters)
+    group = parse_level(disclosure.level).group if disclosure.level else 1
+    return max(1, disclosure.min_cell or 1, group)
 
 
 def rows_that_speak(

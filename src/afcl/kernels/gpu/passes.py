@@ -18,8 +18,10 @@ from afcl.kernels.gpu.fused import pass_kernel
 from afcl.kernels.gpu.plus_plus import plus_plus_kernel
 from afcl.scale import NARROW, Box
 
-#: Widest tables, and most centres of one set, that the fused kernel takes.
-WIDEST, MOST = 128, 1024
+#: Widest tables that the fused kernel takes.
+WIDEST = 128
+#: Most centres of one set that it takes.
+MOST = 1024
 #: Most seeds inside the groups of others.
 MOST_INSIDE = 1 << 15
 #: Most centres of a set that is scored with slabs.
@@ -33,9 +35,11 @@ LEAST_APART = 1e-7
 MOST_TILES = 2000
 #: And if it counts slabs: ten bits for each.
 MOST_TILES_OF_SLABS = 1000
-#: Numbers of a chunk of the sample of k-means++, and how many programs share chunks:
-#: fewer than any such card has processors, because they wait for each other.
-PICKED, PICKERS = 1 << 12, 32
+#: Numbers of a chunk of the sample of k-means++.
+PICKED = 1 << 12
+#: Programs that share the chunks: fewer than any such card has processors, because they
+#: wait for each other.
+PICKERS = 32
 #: Numbers of float32 that sums may be spread over.
 SPREAD = 1 << 21
 #: Copies of the sums, at most.

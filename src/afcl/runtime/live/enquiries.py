@@ -53,6 +53,8 @@ class Enquiries:
 
         It is told how many rows it may have.
         """
+        # New every time: an announcement that was signed for another run is worth
+        # nothing.
         challenge = secrets.token_hex(16)
         about = (request.extremes, request.group, challenge)
         kinds = (request.categories, request.names)
@@ -73,6 +75,7 @@ class Enquiries:
         """Forget who is not here any more: it is asked again when it is back."""
         open_ = self._open.items()
         self._open = {ticket: each for ticket, each in open_ if each.address in here}
+        # Who has answered or gone needs not be given up any more.
         self._given_up &= self.addresses
 
     def awaited(self, patience: float = 0.0) -> list[int]:

@@ -65,7 +65,7 @@ from afcl.runtime.live.take_home import MEMORY, take_home
 from afcl.runtime.live.taking_part import given_rows, standing
 from afcl.runtime.live.views import VIEWS, Views, home_folder
 from afcl.runtime.requirements import needs_all_rows
-from afcl.runtime.site import ODD, Site, digest_of, settled
+from afcl.runtime.site import Site, digest_of, odd_refused, settled
 
 #: What only this site knows.
 SECRET = "secret.bin"
@@ -81,31 +81,28 @@ def answer(folder: Path, request: bytes) -> bytes:
     """
     with alone(folder / SITE):
         member = open_membership(folder)
-        try:
+        with odd_refused():
             reply = _answer_at(folder, member, decode(request), request)
             record_answer(folder, _home(member), member, request, reply)
             return reply
-        except AfclError:
-            raise
-        except ODD as error:
-            raise RejectedMessage(
-                f"this request cannot be answered: {error}"
-            ) from error
 
 
 def _answer_at(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
     """Answer where the run of a request belongs: see :mod:`.staying`."""
     if isinstance(asked, AskNews):
-        said = news(folder, member, asked.run)
+        latest = news(folder, member, asked.run)
         if not asked.over:
-            return encode(said)
+            return encode(latest)
+        # The process that watches the folder ends the site's work.
         keep_membership(folder, replace(member, state=DONE))
         return encode(Noted(asked.run))
     run = _run_of(asked)
+    # Every answer of a federation has a folder: one run's limits are not another's.
     place = place_for(folder, member, run, isinstance(asked, AskAnnouncement))
     try:
         reply = _answer(*place, asked, request)
     except AfclError as error:
+        # For who goes home empty, and for the people who look why.
         note_hindrance(place.folder, asked, error)
         raise
     if isinstance(asked, Finish):
@@ -113,19 +110,25 @@ def _answer_at(folder: Path, member: Membership, asked: Any, request: bytes) -> 
     return reply
 
 
+def _left_out(member: Membership, asked: Any) -> Membership | None:
+    """Return what the site is from now on if it was refused or gets no labels."""
+    if isinstance(asked, Refusal):
+        return replace(member, state=REFUSED, reason=asked.reason)
+    if isinstance(asked, Finish) and goes_home_empty(member):
+        return replace(member, state=DECLINED, reason=member.hindered)
+    return None
+
+
 def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> bytes:
     run = _run_of(asked)
     if member.run not in ("", run):
         raise RejectedMessage(f"{member.name} takes part in another run")
-    if isinstance(asked, Refusal):
-        keep_membership(
-            folder, replace(member, run=run, state=REFUSED, reason=asked.reason)
-        )
+    left = _left_out(member, asked)
+    if left is not None:
+        keep_membership(folder, replace(left, run=run))
         return encode(Noted(run))
-    if isinstance(asked, Finish) and goes_home_empty(member):
-        left_out = replace(member, run=run, state=DECLINED, reason=member.hindered)
-        keep_membership(folder, left_out)
-        return encode(Noted(run))
+    # Before all checks: what was said once is said again, to the byte, and tells
+    # nothing.
     known = _said_before(folder, member, asked, request)
     if known is not None:
         return known
@@ -135,6 +138,7 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
     own = member.own_rows(_whole(asked))
     source = own.source
     found = source.fingerprint()
+    # Changed rows would be told twice in one run, and their difference is single rows.
     if member.fingerprint not in ("", found):
         raise RejectedMessage(f"the rows of {member.name} have changed during the run")
     rows = member.rows or source.unordered()
@@ -148,27 +152,28 @@ def _answer(folder: Path, member: Membership, asked: Any, request: bytes) -> byt
         return encode(Noted(run))
     views = _views(folder, joined, source)
     if isinstance(asked, AskAnnouncement):
-        said = introduction(joined, own, asked, views)
-        return encode(signed(joined, asked, said))
+        announcement = introduction(joined, own, asked, views)
+        return encode(signed(joined, asked, announcement))
     secret = kept_secret(folder / SECRET)
     views = replace(views, within=_within(asked.terms), run=_telling(run, secret))
     method, parameters = settled(asked.terms)
-    given = given_rows(joined, own, asked.terms)
+    in_terms = given_rows(joined, own, asked.terms)
     if isinstance(asked, AskHello):
-        joined, speaks = standing(joined, given, asked.terms)
+        joined, speaks = standing(joined, in_terms, asked.terms)
         keep_membership(folder, joined)
         if not speaks:
             return encode(Aside(run))
     views.one_size(group)
     if not (method.disclosure(parameters).once or joined.described):
         views.note("rows")
-    (rows,) = moved([given.rows], member.device)
-    site = Site(rows, given.columns, secret, views, member.gaps)
+    (rows,) = moved([in_terms.rows], member.device)
+    site = Site(rows, in_terms.columns, secret, views, member.gaps)
     site.memory = _memory(folder)
     reply = site.answer(request)
     note_answer(folder, joined, asked, reply)
     if member.key and isinstance(asked, AskHello):
         reply = with_proof(joined, asked.terms, reply)
+    # Before it leaves: a crash now must not make it answer anew, with other noise.
     memory = b"" if site.memory is None else encode(site.memory)
     remember(folder, joined, request, reply, memory)
     _keep_memory(folder, memory)
@@ -184,6 +189,7 @@ def _said_before(
         return None
     reply, memory = known
     # The last answer may have been cut off before its memory was kept.
+    # Only of the last one: an older answer's memory would undo what came since.
     if not member.steps or member.steps[-1] == hashlib.sha256(request).hexdigest():
         _keep_memory(folder, memory)
     return reply
@@ -218,19 +224,23 @@ def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
     """
     if isinstance(asked, AskAnnouncement):
         ways = ", ".join(NAMES)
+        # Of a way that this version does not know it cannot promise anything.
         refuse_unless(asked.names in NAMES, f"names of levels travel as one of {ways}")
         wanted = f"extremes: {asked.extremes}, groups of {asked.group}"
         if asked.categories or asked.names != CLEAR:
             kinds = encode((asked.names, asked.categories))
             wanted += f", categories {hashlib.sha256(kinds).hexdigest()[:16]}"
+        # Extremes with and without groups, one after the other, would tell single rows.
         if member.asked not in ("", wanted):
             raise RejectedMessage(
                 f"{member.name} was asked to announce itself in another way before"
             )
         return replace(member, asked=wanted)
+    # Labels tell nobody anything: the owner may want them whatever the run was.
     if not (isinstance(asked, Finish) and member.labels_anyway):
         check_terms(member, asked.terms)
     terms = digest_of(asked.terms)
+    # Another box or other columns are another view of the same rows (0027).
     if member.terms not in ("", terms):
         raise RejectedMessage(
             f"{member.name} works under other terms in this run: they cannot be changed"
@@ -240,6 +250,7 @@ def _pinned(member: Membership, asked: Any, request: bytes) -> Membership:
         return member
     member = _in_cohort(member, asked)
     step = hashlib.sha256(request).hexdigest()
+    # Asked again, it is the same step.
     if step in member.steps:
         return member
     method, parameters = settled(asked.terms)
@@ -263,6 +274,7 @@ def _in_cohort(member: Membership, asked: AskStep) -> Membership:
             f"cohort has {len(own.members)} members: join with --cohort "
             f"{len(own.members)} to allow it"
         )
+    # By their keys too: a name can be anybody.
     content = f"{own.members} {own.keys}".encode()
     summed = hashlib.sha256(content).hexdigest()
     if member.one_cohort and member.summed not in ("", summed):
@@ -334,6 +346,7 @@ def _views(folder: Path, member: Membership, source: SiteTable) -> Views:
     ledger, older = views.ledger, folder / LEDGER
     if older.is_file() and older != ledger.path:
         ledger.adopt(older)
+        # Once: from here on there is one account.
         older.rename(older.with_name(f"{LEDGER}.moved"))
     known = ledger.account(data)
     other = bool(known.rows) and set(data.rows).isdisjoint(known.rows)
@@ -360,20 +373,21 @@ def check_terms(member: Membership, terms: Terms) -> None:
             f"{member.name} gives every column once, not {quoted(twice)} several times"
         )
     method, parameters = settled(terms)
-    told = method.disclosure(parameters)
-    level, least = told.level, told.min_cell
-    if told.holders is not None and told.holders < member.holders:
+    disclosure = method.disclosure(parameters)
+    level, least = disclosure.level, disclosure.min_cell
+    if disclosure.holders is not None and disclosure.holders < member.holders:
         raise Declined(
             f"{member.name} gives no sums of groups that fewer than {member.holders} "
-            f"sites hold: join with --holders {told.holders} to allow it"
+            f"sites hold: join with --holders {disclosure.holders} to allow it"
         )
     if least is not None and least < member.min_cell:
         raise Declined(
             f"{member.name} sends no cells of fewer than {member.min_cell} rows: join "
             f"with --min-cell {least} to allow it"
         )
-    _check_amounts(member, told)
+    _check_amounts(member, disclosure)
     insists = parse_level(member.privacy)
+    # Unmasked sums are for simulations: a real server would see every site's own.
     if level and parse_level(level).scheme == PLAIN:
         raise Declined(
             f"{member.name} adds nothing up unmasked: {level} is for simulations"
@@ -412,8 +426,8 @@ def _check_amounts(member: Membership, told: Disclosure) -> None:
 
 def _memory(folder: Path) -> Any:
     """Return what the method remembers of the last time, None if it does not."""
-    kept = folder / MEMORY
-    return decode(kept.read_bytes()) if kept.is_file() else None
+    path = folder / MEMORY
+    return decode(path.read_bytes()) if path.is_file() else None
 
 
 def _keep_memory(folder: Path, memory: bytes) -> None:

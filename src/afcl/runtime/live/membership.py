@@ -217,11 +217,11 @@ class Membership:
         """Let the site's own program say where the rows are."""
         if whole:
             raise InputError(f"{whole} needs all rows in memory: give --data a table")
-        told = (
+        table_options = (
             bool(self.columns or self.drop or self.numeric_only or self.id),
             bool(self.categories or self.date),
         )
-        if any(told) or self.missing != "error" or self.dialect != UNKNOWN:
+        if any(table_options) or self.missing != "error" or self.dialect != UNKNOWN:
             raise InputError(
                 "--columns, --drop, --missing, --id and the like are for tables: "
                 f"{self.data} is a program, let it choose"

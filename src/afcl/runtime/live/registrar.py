@@ -80,15 +80,15 @@ class Registrar:
         }
         #: What the engine has refused, and when to ask it once more.
         self._later: dict[str, float] = {}
-        self._told: set[tuple[Path, str]] = set()
+        self._reported: set[tuple[Path, str]] = set()
         self._refused: set[str] = set()
 
     def look(self) -> None:
         """Do what was asked for since the last time."""
         found = self._federation.bind()
         for path, why in found.skipped.items():
-            if (path, why) not in self._told:
-                self._told.add((path, why))
+            if (path, why) not in self._reported:
+                self._reported.add((path, why))
                 self._say(f"skipped {path}: {why}; enrol the site's .pub file anew")
         for key in found.keys:
             if key.identity not in self._known and self._is_time(key.identity):

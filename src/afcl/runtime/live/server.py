@@ -303,8 +303,8 @@ def _result(
     plan: RunPlan, finished: Finished, names: Mapping[ClientId, str]
 ) -> dict[str, Any]:
     """Return the content of ``result.json`` at the server, who knows no labels."""
-    heard = sorted(finished.tallies)
-    sites = [describe_site(finished, client, names[client]) for client in heard]
+    clients = sorted(finished.tallies)
+    sites = [describe_site(finished, client, names[client]) for client in clients]
     columns, parameters = finished.terms.columns, plan.parameters or {}
     agreed = finished.terms.categories or ()
     features = features_of(agreed)

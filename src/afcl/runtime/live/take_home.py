@@ -39,7 +39,7 @@ def take_home(folder: Path, member: Membership, own: SiteRows, asked: Finish) ->
     """Label the site's own rows, and write what it takes home."""
     if (folder / RESULT).is_file():
         return
-    source, given = own.source, given_rows(member, own, asked.terms)
+    source, in_terms = own.source, given_rows(member, own, asked.terms)
     memory = folder / MEMORY
     known = decode(memory.read_bytes()) if memory.is_file() else None
     clustering = asked.answer.clustering()
@@ -53,7 +53,7 @@ def take_home(folder: Path, member: Membership, own: SiteRows, asked: Finish) ->
 
     client = asked.terms.client
     label = partial(method.label, clustering, memory=known, client=client)
-    site = Site(given.rows, given.columns, missing=member.gaps)
+    site = Site(in_terms.rows, in_terms.columns, missing=member.gaps)
     if isinstance(source, Table):
         rows = site.to_label(asked.terms, clustering.landmarks)
         (labels,) = counted([label(rows.table())])

@@ -66,6 +66,8 @@ class Views:
     ) -> KeptT:
         """Return what was said before, or make it, pay for it and keep it."""
         purpose = f"{what} ({self.within})" if self.within else what
+        # By the rows and not by the run: another run gets the same view, which tells
+        # nothing new.
         content = f"{self.data.rows[0]} {purpose}"
         path = self.folder / hashlib.sha256(content.encode()).hexdigest()
         with alone(path):
@@ -76,11 +78,14 @@ class Views:
                 # What is refused is not even made.
                 self.ledger.check(self.data, purpose, cost, self.run)
             made = make()
+            # Kept first, paid then, sent last: lost views would have to be paid for
+            # again.
             self._put(path, encode(made))
             try:
                 with self._refusing():
                     self.ledger.again(self.data, purpose, cost, self.run)
             except BaseException:
+                # What was not paid for must not lie there as if it had been.
                 path.unlink()
                 raise
             return made
