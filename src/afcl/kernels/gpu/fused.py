@@ -40,7 +40,6 @@ def by_differences(
     for column in tl.static_range(D):
         x = tl.load(rows + at * stride + column, mask=held, other=0.0)
         x = (x - tl.load(box + column)) * tl.load(box + DP + column)
-        x -= tl.load(box + 2 * DP + column)
         spots = tl.load(across + column * KP + first + within)
         gap = x[:, None] - spots[None, :]
         total += gap * gap
@@ -82,7 +81,25 @@ def two_least(best, later, within, STRIP: tl.constexpr, MASK: tl.constexpr):
 @triton.jit
 def gaps(x, spots, label, column, DP: tl.constexpr):
     """Return how far every row is from one of the centres, column by column."""
-    return x - tl.load(spots + label[:, None] * DP + column[None, :])
+    return x - tl.load(spots + label[:, None, None] * DP + column)
+
+
+@triton.jit
+def length(gap):
+    """Return the squared length of every row: pieces first, which no lanes share."""
+    return tl.sum(tl.sum(gap * gap, 1), 1)
+
+
+@triton.jit
+def as_factor(x):
+    """Return rows as a factor of a product, columns in the order of its lanes.
+
+    Of 16 columns a lane has loaded four in a row; of a factor it holds two and, eight
+    columns on, two more. With the centres' columns in that order nothing moves.
+    """
+    pairs = tl.reshape(x, (x.shape[0], x.shape[1], x.shape[2] // 4, 2, 2))
+    pairs = tl.permute(pairs, (0, 1, 3, 2, 4))
+    return tl.reshape(pairs, (x.shape[0], x.shape[1] * x.shape[2]))
 
 
 @triton.jit
@@ -94,18 +111,20 @@ def pass_kernel(
     BLOCK: tl.constexpr, SCORE: tl.constexpr, SLABS: tl.constexpr,
     NESTED: tl.constexpr, SQUARES: tl.constexpr, SUMS: tl.constexpr,
     LABELS: tl.constexpr, MASK: tl.constexpr, N_CELLS: tl.constexpr,
-    STAGES: tl.constexpr, STRIPS: tl.constexpr,
+    STAGES: tl.constexpr, STRIPS: tl.constexpr, PIECE: tl.constexpr,
+    RESIDENT: tl.constexpr,
 ):  # fmt: skip
     """Add up what a set of centres makes of the rows; see :mod:`.passes`."""
     SINGLE: tl.constexpr = KP == 2 * STRIP
     NARROW: tl.constexpr = D <= 8
-    column = tl.arange(0, DP)
-    real = column < D
-    low = tl.load(box + column, mask=real, other=0.0)
-    inverse = tl.load(box + DP + column, mask=real, other=0.0)
-    middle = tl.load(box + 2 * DP + column, mask=real, other=0.0)
+    PIECES: tl.constexpr = DP // PIECE
+    column = tl.arange(0, PIECES)[None, :, None] * PIECE
+    column = column + tl.arange(0, PIECE)[None, None, :]
+    middle = tl.load(box + column)
+    inverse = tl.load(box + DP + column)
     within = tl.arange(0, STRIP)
-    at_a = column[:, None] * KP + within[None, :]
+    line = tl.arange(0, DP)[:, None] * KP
+    at_a = line + within[None, :]
     if SINGLE:
         upper_a, lower_a = tl.load(turned + at_a), tl.load(turned + DP * KP + at_a)
         upper_b = tl.load(turned + at_a + STRIP)
@@ -114,9 +133,15 @@ def pass_kernel(
         if SCORE > 1:
             both_a = norm_a + tl.load(about + within)
             both_b = norm_b + tl.load(about + STRIP + within)
+    if RESIDENT > 0:
+        at_all = line + tl.arange(0, STRIPS * STRIP)[None, :]
+        uppers, lowers = (), ()
+        for block in tl.static_range(RESIDENT):
+            uppers = uppers + (tl.load(turned + at_all + block * STRIPS * STRIP),)
+            lowers = lowers + (tl.load(turned + DP * KP + at_all + block * STRIPS * STRIP),)
     if SLABS:
         every = tl.arange(0, KP)
-        at_axes = column[:, None] * KP + every[None, :]
+        at_axes = line + every[None, :]
         axis_upper = tl.load(axes + at_axes)
         axis_lower = tl.load(axes + DP * KP + at_axes)
         axis_start = tl.load(about + 2 * KP + every)
@@ -131,15 +156,17 @@ def pass_kernel(
     ):
         place = tile * BLOCK + tl.arange(0, BLOCK)
         held = place < n
-        inside = held[:, None] & real[None, :]
+        inside = held[:, None, None]
+        if D < DP:
+            inside = inside & (column < D)
         long = place.to(tl.int64)
-        at_rows = long[:, None] * stride + column[None, :]
-        x = tl.load(rows + at_rows, mask=inside, other=0.0)
-        x = (x - low[None, :]) * inverse[None, :] - middle[None, :]
-        x = tl.where(inside, x, 0.0)
-        upper = x.to(tl.float16)
-        lower = (x - upper.to(tl.float32)).to(tl.float16)
-        square = tl.sum(x * x, 1)
+        at_rows = long[:, None, None] * stride + column
+        x = tl.load(rows + at_rows, mask=inside, other=middle)  # 0 where there is none
+        x = (x - middle) * inverse
+        if SLABS or not NARROW:
+            half = x.to(tl.float16)
+            lower = as_factor((x - half.to(tl.float32)).to(tl.float16))
+            upper = as_factor(half)
         if SINGLE:
             if NARROW:
                 dot_a = by_differences(
@@ -164,37 +191,56 @@ def pass_kernel(
                 others = tl.where(mine, others, tl.minimum(out_a, out_b))
                 outside = tl.min(others, 1)
             gap = gaps(x, centers, label, column, DP)
-            near = tl.sum(gap * gap, 1)
+            near = length(gap)
         else:
             best = tl.full([BLOCK, STRIP], FAR, tl.float32)
             later, out, out_later = best, best, best
             whole = tl.arange(0, STRIPS * STRIP)
-            for block in tl.range(0, n_blocks, num_stages=STAGES):
-                here = block * STRIPS * STRIP
-                norm = tl.load(norms + here + whole)[None, :]
-                if NARROW:
-                    dot = by_differences(
-                        rows, long, held, stride, box, across, here, whole, D, DP, KP
-                    )
-                else:
-                    at = column[:, None] * KP + here + whole[None, :]
-                    dot = product(
-                        upper, lower, tl.load(turned + at),
-                        tl.load(turned + DP * KP + at),
-                    )  # fmt: skip
-                this = dot + norm
-                far = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
-                if SCORE > 1:
-                    this += tl.load(about + here + whole)[None, :]
-                    wide = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
-                far = marked(far, block, MASK)
-                if SCORE > 0:
-                    later = tl.minimum(later, tl.maximum(best, far))
-                best = tl.minimum(best, far)
-                if SCORE > 1:
-                    wide = marked(wide, block, MASK)
-                    out_later = tl.minimum(out_later, tl.maximum(out, wide))
-                    out = tl.minimum(out, wide)
+            if RESIDENT > 0:
+                for block in tl.static_range(RESIDENT):
+                    here = block * STRIPS * STRIP
+                    dot = product(upper, lower, uppers[block], lowers[block])
+                    norm = tl.load(norms + here + whole)[None, :]
+                    this = dot + norm
+                    far = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
+                    if SCORE > 1:
+                        this += tl.load(about + here + whole)[None, :]
+                        wide = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
+                    far = marked(far, block, MASK)
+                    if SCORE > 0:
+                        later = tl.minimum(later, tl.maximum(best, far))
+                    best = tl.minimum(best, far)
+                    if SCORE > 1:
+                        wide = marked(wide, block, MASK)
+                        out_later = tl.minimum(out_later, tl.maximum(out, wide))
+                        out = tl.minimum(out, wide)
+            else:
+                for block in tl.range(0, n_blocks, num_stages=STAGES):
+                    here = block * STRIPS * STRIP
+                    norm = tl.load(norms + here + whole)[None, :]
+                    if NARROW:
+                        dot = by_differences(
+                            rows, long, held, stride, box, across, here, whole, D, DP, KP
+                        )
+                    else:
+                        at = line + here + whole[None, :]
+                        dot = product(
+                            upper, lower, tl.load(turned + at),
+                            tl.load(turned + DP * KP + at),
+                        )  # fmt: skip
+                    this = dot + norm
+                    far = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
+                    if SCORE > 1:
+                        this += tl.load(about + here + whole)[None, :]
+                        wide = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
+                    far = marked(far, block, MASK)
+                    if SCORE > 0:
+                        later = tl.minimum(later, tl.maximum(best, far))
+                    best = tl.minimum(best, far)
+                    if SCORE > 1:
+                        wide = marked(wide, block, MASK)
+                        out_later = tl.minimum(out_later, tl.maximum(out, wide))
+                        out = tl.minimum(out, wide)
             least, bundle, rest = two_least(best, later, within, STRIP, MASK)
             # The centres of the nearest bundle, by differences.
             first = (bundle // STRIP) * (STRIPS * STRIP) + bundle % STRIP
@@ -202,7 +248,7 @@ def pass_kernel(
             beside, label = near, first
             for number in tl.static_range(STRIPS):
                 gap = gaps(x, centers, first + number * STRIP, column, DP)
-                this = tl.sum(gap * gap, 1)
+                this = length(gap)
                 beside = tl.minimum(beside, tl.maximum(near, this))
                 label = tl.where(this < near, first + number * STRIP, label)
                 if SCORE > 1:
@@ -215,7 +261,9 @@ def pass_kernel(
                         outside = tl.minimum(outside, tl.where(better, own, more))
                         own = tl.where(better, more, own)
                 near = tl.minimum(near, this)
-            gap = gaps(x, centers, label, column, DP)
+            if not NESTED:
+                gap = gaps(x, centers, label, column, DP)
+        base = near - least  # as long as the row is: distances lack it so far
         if NESTED:
             group = tl.load(nest + label)
             start = tl.load(nest + KP + group)
@@ -225,7 +273,7 @@ def pass_kernel(
             for step in tl.range(0, most_inside, num_stages=1):
                 seed = tl.minimum(start + step, last - 1)
                 gap_b = gaps(x, seeds, seed, column, DP)
-                beside = tl.sum(gap_b * gap_b, 1)
+                beside = length(gap_b)
                 label = tl.where(beside < near, seed, label)
                 near = tl.minimum(near, beside)
             gap = gaps(x, seeds, label, column, DP)
@@ -236,14 +284,12 @@ def pass_kernel(
             one = held.to(tl.float32)
             tl.atomic_add(counts + mine_at, one, mask=held, sem="relaxed")
             tl.atomic_add(seconds + mine_at, near, mask=held, sem="relaxed")
-            cells = mine_at[:, None] * D + column[None, :]
+            cells = mine_at[:, None, None] * D + column
             tl.atomic_add(firsts + cells, gap, mask=inside, sem="relaxed")
             if SQUARES:
                 tl.atomic_add(squares + cells, gap * gap, mask=inside, sem="relaxed")
-        if NARROW:
-            square = square * 0.0  # these are whole distances already
         if SCORE > 0:
-            second = rest + square
+            second = rest + base
             if not SINGLE:
                 second = tl.minimum(beside, second)
             second = tl.maximum(second, near)
@@ -254,13 +300,13 @@ def pass_kernel(
             size = tl.load(about + KP + label)  # n / (n - 1); 0: a cluster of one
             inside_own = (near + tl.load(about + label)) * size
             if SINGLE:
-                outside += square
+                outside += base
             else:
                 least, out_bundle, out_rest = two_least(
                     out, out_later, within, STRIP, MASK
                 )
-                outside = tl.minimum(outside, out_rest + square)
-                outside = tl.where(out_bundle == bundle, outside, least + square)
+                outside = tl.minimum(outside, out_rest + base)
+                outside = tl.where(out_bundle == bundle, outside, least + base)
             larger = tl.maximum(inside_own, outside)
             usable = (larger > 0) & (size > 0) & held
             less = tl.maximum(tl.minimum(inside_own, outside), 0.0)

@@ -36,6 +36,8 @@ MOST_TILES_OF_SLABS = 1000
 #: Numbers of a chunk of the sample of k-means++, and how many programs share chunks:
 #: fewer than any such card has processors, because they wait for each other.
 PICKED, PICKERS = 1 << 12, 32
+#: Columns that lanes share; a row's pieces of so many are in the same lanes.
+PIECE = 16
 #: Numbers of float32 that sums may be spread over.
 SPREAD = 1 << 21
 #: Copies of the sums, at most.
@@ -53,6 +55,7 @@ class Shape(NamedTuple):
     warps: int
     per_sm: int
     stages: int = 1
+    registers: int | None = None
 
 
 def shape_for(k: int, d: int, slabs: bool) -> Shape:
@@ -211,12 +214,15 @@ class _Asked:
         self.wide = max(16, triton.next_power_of_2(d))
         at_once = cut.strips * cut.strip
         self.padded = -(-k // at_once) * at_once
-        # What is seen from the middle is small; float32 as the kernel has it.
-        self.middle = centers.mean(axis=0).astype(np.float32).astype(np.float64)
+        # What is seen from the middle is small; the middle is a float32 in the rows'
+        # own units, so that one difference and one product take a row there.
+        low, span = passes._low, passes._span
+        origin = (low + span * centers.mean(axis=0)).astype(np.float32)
+        self.middle = (origin.astype(np.float64) - low) / span
         seen = np.zeros((self.padded, self.wide))
         seen[:k, :d] = centers - self.middle
-        box = np.zeros((3, self.wide))
-        box[:, :d] = passes._low, 1.0 / passes._span, self.middle
+        box = np.zeros((2, self.wide))
+        box[:, :d] = origin, 1.0 / span
         self.box = self.sent(box)
         norms = np.full(self.padded, FAR)
         norms[:k] = (
@@ -280,7 +286,7 @@ class _Asked:
         """Go through all rows, as many at a time as one launch may count."""
         flags: dict[str, Any] = {
             "SCORE": 0, "SLABS": False, "NESTED": False, "SQUARES": False,
-            "LABELS": False, **asked,
+            "LABELS": False, "SUMS": True, **asked,
         }  # fmt: skip
         n_cells = max(self.cells, self.padded)
         width = self.d * (2 if flags["SQUARES"] else 1) + 2
@@ -325,10 +331,11 @@ class _Asked:
                 counts, firsts, seconds, squares, self.totals, self.slabs, labels,
                 n_blocks, self.most_inside, copies,
                 D=self.d, DP=self.wide, KP=self.padded, BLOCK=cut.block,
-                STRIP=cut.strip, STRIPS=cut.strips, SUMS=True,
+                STRIP=cut.strip, STRIPS=cut.strips, PIECE=PIECE,
                 MASK=triton.next_power_of_2(n_blocks) - 1,
                 N_CELLS=max(self.cells, self.padded),
-                STAGES=cut.stages, num_warps=cut.warps, num_stages=1, **flags,
+                STAGES=cut.stages, num_warps=cut.warps, num_stages=1,
+                maxnreg=cut.registers, **flags,
             )  # fmt: skip
 
     def sums(self) -> tuple[Floats, Floats, Floats, Floats]:
