@@ -79,47 +79,68 @@ def two_least(best, later, within, STRIP: tl.constexpr, MASK: tl.constexpr):
 
 
 @triton.jit
-def gaps(x, spots, label, column, DP: tl.constexpr):
-    """Return how far every row is from one of the centres, column by column."""
-    return x - tl.load(spots + label[:, None, None] * DP + column)
+def apart(values, WARPS: tl.constexpr):
+    """Return one number a row as the lanes have rows: eight lanes, warps, the rest.
+
+    The tensor cores give warps 16 rows each, of which a lane has one and, eight rows
+    on, another. Loaded like this, rows never move between lanes.
+    """
+    halves: tl.constexpr = values.shape[0] // (16 * WARPS)
+    values = tl.reshape(values, (halves, WARPS, 2, 8))
+    return tl.reshape(tl.permute(values, (3, 1, 0, 2)), (8, WARPS, 2 * halves))
 
 
 @triton.jit
-def length(gap):
-    """Return the squared length of every row: pieces first, which no lanes share."""
-    return tl.sum(tl.sum(gap * gap, 1), 1)
+def in_order(values, WARPS: tl.constexpr):
+    """Return the same one after the other."""
+    halves: tl.constexpr = values.shape[2] // 2
+    values = tl.reshape(values, (8, WARPS, halves, 2))
+    return tl.reshape(tl.permute(values, (2, 1, 3, 0)), (16 * WARPS * halves,))
 
 
 @triton.jit
-def as_factor(x):
+def as_factor(x, WARPS: tl.constexpr, DP: tl.constexpr):
     """Return rows as a factor of a product, columns in the order of its lanes.
 
     Of 16 columns a lane has loaded four in a row; of a factor it holds two and, eight
     columns on, two more. With the centres' columns in that order nothing moves.
     """
-    pairs = tl.reshape(x, (x.shape[0], x.shape[1], x.shape[2] // 4, 2, 2))
-    pairs = tl.permute(pairs, (0, 1, 3, 2, 4))
-    return tl.reshape(pairs, (x.shape[0], x.shape[1] * x.shape[2]))
+    halves: tl.constexpr = x.shape[2] // 2
+    x = tl.reshape(x, (8, WARPS, halves, 2, DP // 16, 4, 2, 2))
+    return tl.reshape(tl.permute(x, (2, 1, 3, 0, 4, 6, 5, 7)), (16 * WARPS * halves, DP))
+
+
+@triton.jit
+def gaps(x, spots, label, column, WARPS: tl.constexpr, DP: tl.constexpr):
+    """Return how far every row is from one of the centres, column by column."""
+    label = apart(label, WARPS)[:, :, :, None, None]
+    return x + tl.load(spots + label * DP + column)
+
+
+@triton.jit
+def length(gap, WARPS: tl.constexpr):
+    """Return the squared length of every row: pieces first, which no lanes share."""
+    return in_order(tl.sum(tl.sum(gap * gap, 3), 3), WARPS)
 
 
 @triton.jit
 def pass_kernel(
     rows, n, stride, box, centers, across, turned, norms, about, axes, nest, seeds,
-    counts, firsts, seconds, squares, totals, slabs, labels,
+    sums, totals, slabs, labels,
     n_blocks, most_inside, n_copies,
     D: tl.constexpr, DP: tl.constexpr, KP: tl.constexpr, STRIP: tl.constexpr,
     BLOCK: tl.constexpr, SCORE: tl.constexpr, SLABS: tl.constexpr,
     NESTED: tl.constexpr, SQUARES: tl.constexpr, SUMS: tl.constexpr,
     LABELS: tl.constexpr, MASK: tl.constexpr, N_CELLS: tl.constexpr,
-    STAGES: tl.constexpr, STRIPS: tl.constexpr, PIECE: tl.constexpr,
-    RESIDENT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    STAGES: tl.constexpr, STRIPS: tl.constexpr, RESIDENT: tl.constexpr,
+    WARPS: tl.constexpr,
 ):  # fmt: skip
     """Add up what a set of centres makes of the rows; see :mod:`.passes`."""
     SINGLE: tl.constexpr = KP == 2 * STRIP
     NARROW: tl.constexpr = D <= 8
-    PIECES: tl.constexpr = DP // PIECE
-    column = tl.arange(0, PIECES)[None, :, None] * PIECE
-    column = column + tl.arange(0, PIECE)[None, None, :]
+    column = tl.arange(0, DP // 16)[None, None, None, :, None] * 16
+    column = column + tl.arange(0, 16)[None, None, None, None, :]
     middle = tl.load(box + column)
     inverse = tl.load(box + DP + column)
     within = tl.arange(0, STRIP)
@@ -156,17 +177,17 @@ def pass_kernel(
     ):
         place = tile * BLOCK + tl.arange(0, BLOCK)
         held = place < n
-        inside = held[:, None, None]
+        long = place.to(tl.int64)
+        inside = apart(held, WARPS)[:, :, :, None, None]
         if D < DP:
             inside = inside & (column < D)
-        long = place.to(tl.int64)
-        at_rows = long[:, None, None] * stride + column
+        at_rows = apart(long, WARPS)[:, :, :, None, None] * stride + column
         x = tl.load(rows + at_rows, mask=inside, other=middle)  # 0 where there is none
         x = (x - middle) * inverse
         if SLABS or not NARROW:
             half = x.to(tl.float16)
-            lower = as_factor((x - half.to(tl.float32)).to(tl.float16))
-            upper = as_factor(half)
+            lower = as_factor((x - half.to(tl.float32)).to(tl.float16), WARPS, DP)
+            upper = as_factor(half, WARPS, DP)
         if SINGLE:
             if NARROW:
                 dot_a = by_differences(
@@ -190,8 +211,8 @@ def pass_kernel(
                 others = tl.where(is_b[:, None], out_a, out_b)
                 others = tl.where(mine, others, tl.minimum(out_a, out_b))
                 outside = tl.min(others, 1)
-            gap = gaps(x, centers, label, column, DP)
-            near = length(gap)
+            gap = gaps(x, centers, label, column, WARPS, DP)
+            near = length(gap, WARPS)
         else:
             best = tl.full([BLOCK, STRIP], FAR, tl.float32)
             later, out, out_later = best, best, best
@@ -247,8 +268,8 @@ def pass_kernel(
             near = tl.full([BLOCK], FAR, tl.float32)
             beside, label = near, first
             for number in tl.static_range(STRIPS):
-                gap = gaps(x, centers, first + number * STRIP, column, DP)
-                this = length(gap)
+                gap = gaps(x, centers, first + number * STRIP, column, WARPS, DP)
+                this = length(gap, WARPS)
                 beside = tl.minimum(beside, tl.maximum(near, this))
                 label = tl.where(this < near, first + number * STRIP, label)
                 if SCORE > 1:
@@ -262,7 +283,7 @@ def pass_kernel(
                         own = tl.where(better, more, own)
                 near = tl.minimum(near, this)
             if not NESTED:
-                gap = gaps(x, centers, label, column, DP)
+                gap = gaps(x, centers, label, column, WARPS, DP)
         base = near - least  # as long as the row is: distances lack it so far
         if NESTED:
             group = tl.load(nest + label)
@@ -272,22 +293,26 @@ def pass_kernel(
             label = start
             for step in tl.range(0, most_inside, num_stages=1):
                 seed = tl.minimum(start + step, last - 1)
-                gap_b = gaps(x, seeds, seed, column, DP)
-                beside = length(gap_b)
+                gap_b = gaps(x, seeds, seed, column, WARPS, DP)
+                beside = length(gap_b, WARPS)
                 label = tl.where(beside < near, seed, label)
                 near = tl.minimum(near, beside)
-            gap = gaps(x, seeds, label, column, DP)
+            gap = gaps(x, seeds, label, column, WARPS, DP)
         if LABELS:
             tl.store(labels + place, label, mask=held)
-        if SUMS:
-            mine_at = N_CELLS * (tl.program_id(0) % n_copies) + label
-            one = held.to(tl.float32)
-            tl.atomic_add(counts + mine_at, one, mask=held, sem="relaxed")
-            tl.atomic_add(seconds + mine_at, near, mask=held, sem="relaxed")
-            cells = mine_at[:, None, None] * D + column
-            tl.atomic_add(firsts + cells, gap, mask=inside, sem="relaxed")
+        if SUMS > 0:
+            # Counts of all cells lie together, so that a warp's fall into one line.
+            room = sums + (tl.program_id(0) % n_copies) * (N_CELLS * WIDTH)
+            one = tl.full([BLOCK], 1.0, tl.float32)
+            tl.atomic_add(room + label, one, mask=held, sem="relaxed")
+        if SUMS > 1:
+            tl.atomic_add(room + N_CELLS + label, near, mask=held, sem="relaxed")
+            cells = apart(label, WARPS)[:, :, :, None, None] * D + column
+            cells = room + 2 * N_CELLS + cells
+            tl.atomic_add(cells, gap, mask=inside, sem="relaxed")
             if SQUARES:
-                tl.atomic_add(squares + cells, gap * gap, mask=inside, sem="relaxed")
+                cells += N_CELLS * D
+                tl.atomic_add(cells, gap * gap, mask=inside, sem="relaxed")
         if SCORE > 0:
             second = rest + base
             if not SINGLE:
