@@ -29,12 +29,15 @@ MOST_TILES_OF_SLABS = 1000
 #: Numbers of float32 that sums may be spread over.
 SPREAD = 1 << 21
 #: Copies of the sums, at most.
-MOST_COPIES = 512
+MOST_COPIES = 4096
 #: Farther than any row; padding.
 FAR = 1e30
-#: Bytes of centres that stay beside a processor during a launch, and in how many
-#: blocks, at most.
-RESIDENT, RESIDENT_BLOCKS = 100_000, 8
+#: Bytes of centres that stay beside a processor during a launch (two programs share
+#: one), and blocks that they are in (each is code of its own), at most.
+RESIDENT, RESIDENT_BLOCKS = 112_000, 8
+#: What lengths of centres are sums of in float16: multiples of these, and of the last
+#: for padding, which is farther than any row.
+WEIGHTS = (2.0**11, 1.0, 2.0**-11, 2.0**15)
 
 
 class Shape(NamedTuple):
@@ -67,14 +70,20 @@ class Shape(NamedTuple):
 
 
 def shape_for(k: int, d: int, slabs: bool) -> Shape:
-    """Return how the kernel is cut, as measured (docs/results/gpu.md)."""
-    strip = 8 if k <= 16 else 16
+    """Return how the kernel is cut, as measured (docs/results/gpu.md).
+
+    Programs of one warp never wait for another warp, and as many are launched as run at
+    once. Many centres need four: only these have the wide products of newer cards.
+    """
     if slabs and k > 32:
         return Shape(64, triton.next_power_of_2(-(-k // 2)), 2, 4, 8)
     if k <= 32:
-        return Shape(32, strip, 2, 1, 16) if d <= 32 else Shape(16, 16, 2, 1, 8)
-    if d <= 32:
+        strip = 8 if k <= 16 else 16
+        return Shape(32, strip, 2, 1, 16, 1, 128) if d <= 32 else Shape(16, 16, 2, 1, 8)
+    if d <= NARROW:
         return Shape(64, 8, 4, 2, 32)
+    if d <= 32:
+        return Shape(64, 8, 8, 4, 4, 1, 128, resident=True)
     return Shape(64, 16, 4, 4, 2, resident=True)
 
 
@@ -137,6 +146,7 @@ class Asked:
             "axes": nothing,
             "nest": nothing,
             "seeds": nothing,
+            "extra": as_products(norms) if self._resident() else turned[:0],
         }
         self._there: Any = None
         self.found: Any = None
@@ -195,6 +205,13 @@ class Asked:
             found = torch.cat([summed, totals, slabs.double()])
             self.found = found if self.found is None else self.found + found
 
+    def _resident(self) -> int:
+        """Return the blocks of centres that stay beside a processor: all, or none."""
+        n_blocks = self.padded // (self._cut.strips * self._cut.strip)
+        fits = (4 * self.wide + 32) * self.padded <= RESIDENT
+        stay = self._cut.resident and fits and n_blocks <= RESIDENT_BLOCKS
+        return n_blocks if stay else 0
+
     def _n_cells(self) -> int:
         """Return the cells that are added up in, in fours: sums are written so."""
         return -(-max(self.cells, self.padded) // 4) * 4
@@ -215,15 +232,14 @@ class Asked:
     ) -> None:  # fmt: skip
         cut, n, there = self._cut, rows.shape[0], self._there
         n_blocks = self.padded // (cut.strips * cut.strip)
-        fits = 4 * self.wide * self.padded <= RESIDENT and n_blocks <= RESIDENT_BLOCKS
         grid = (max(1, min(self._programs(), triton.cdiv(n, cut.block))),)
         with torch.cuda.device(self._values.device):
             pass_kernel[grid](
                 rows, n, rows.stride(0), *there.values(), *filled,
-                n_blocks, self.most_inside, copies,
+                n_blocks, self.most_inside, copies, 1,
                 D=self.d, DP=self.wide, KP=self.padded, BLOCK=cut.block,
                 STRIP=cut.strip, STRIPS=cut.strips, WIDTH=width,
-                RESIDENT=n_blocks if cut.resident and fits else 0,
+                RESIDENT=self._resident(),
                 MASK=triton.next_power_of_2(n_blocks) - 1,
                 N_CELLS=self._n_cells(), WARPS=cut.warps,
                 STAGES=cut.stages, num_warps=cut.warps, num_stages=1,
@@ -259,6 +275,20 @@ def halves(values: Floats) -> AnyArray:
     whole = values[order.ravel()].astype(np.float32)
     upper = whole.astype(np.float16)
     return np.stack([upper, (whole - upper).astype(np.float16)])
+
+
+def as_products(lengths: AnyArray) -> AnyArray:
+    """Return numbers as 16 float16 parts that WEIGHTS make whole, and the weights."""
+    parts = np.zeros((16, lengths.shape[0]), dtype=np.float16)
+    padding = lengths >= FAR
+    rest = np.where(padding, 0.0, lengths.astype(np.float64))
+    for part, weight in zip(parts, WEIGHTS[:3], strict=False):
+        part[:] = rest / weight
+        rest = rest - part.astype(np.float64) * weight
+    parts[3] = np.where(padding, np.finfo(np.float16).max, 0.0)
+    weights = np.zeros(16, dtype=np.float16)
+    weights[: len(WEIGHTS)] = WEIGHTS
+    return np.concatenate([parts.ravel(), weights])
 
 
 def sent(arrays: dict[str, AnyArray], device: Any) -> dict[str, Any]:

@@ -8,9 +8,9 @@ exists and lines are reduced once. The tensor cores multiply float32 as three pr
 of float16 parts; the centres of the nearest bundle (one of every strip) are then
 compared by differences, in float32. Of up to eight columns all distances are computed
 so. It is comparisons that such a pass is slow by, and strips make them fewer. Up to 32
-centres are one block of two strips that stays in registers. Sums go to copies that all
-programs share, around each row's own centre; silhouettes are added up in whole
-multiples of 2^-20.
+centres are one block of two strips that stays in registers; a few hundred stay in
+shared memory. Sums go to copies that programs share, around each row's own centre;
+silhouettes are added up in whole multiples of 2^-20.
 """
 # mypy: ignore-errors
 
@@ -24,15 +24,15 @@ FAR = tl.constexpr(1e30)
 
 
 @triton.jit
-def product(upper, lower, other_upper, other_lower):
+def product(upper, lower, other_upper, other_lower, start=None):
     """Multiply float32 matrices that are given as two float16 parts."""
-    rest = tl.dot(lower, other_upper, tl.dot(upper, other_lower))
+    rest = tl.dot(lower, other_upper, tl.dot(upper, other_lower, start))
     return tl.dot(upper, other_upper, rest)
 
 
 @triton.jit
 def by_differences(
-    rows, at, held, stride, box, across, first, within,
+    rows, at, held, stride, box, across, within,
     D: tl.constexpr, DP: tl.constexpr, KP: tl.constexpr,
 ):  # fmt: skip
     """Return squared distances of narrow rows, column by column."""
@@ -40,7 +40,7 @@ def by_differences(
     for column in tl.static_range(D):
         x = tl.load(rows + at * stride + column, mask=held, other=0.0)
         x = (x - tl.load(box + column)) * tl.load(box + DP + column)
-        spots = tl.load(across + column * KP + first + within)
+        spots = tl.load(across + column * KP + within)
         gap = x[:, None] - spots[None, :]
         total += gap * gap
     return total
@@ -66,6 +66,25 @@ def last_bit(values, bit):
 def twentieths(values):
     """Return numbers from -1 to 1 as whole multiples of 2^-20, without a conversion."""
     return (values + 12.0).to(tl.int32, bitcast=True) - 0x41400000
+
+
+@triton.jit
+def kept(
+    this, spreads, block, best, later, out, out_later,
+    SCORE: tl.constexpr, STRIPS: tl.constexpr, STRIP: tl.constexpr, MASK: tl.constexpr,
+):  # fmt: skip
+    """Return the least two of every place in a strip so far; with scatter, too."""
+    cut: tl.constexpr = (this.shape[0], STRIPS, STRIP)
+    far = marked(tl.min(tl.reshape(this, cut), 1), block, MASK)
+    if SCORE > 0:
+        later = tl.minimum(later, tl.maximum(best, far))
+    best = tl.minimum(best, far)
+    if SCORE > 1:
+        this += tl.load(spreads)[None, :]
+        far = marked(tl.min(tl.reshape(this, cut), 1), block, MASK)
+        out_later = tl.minimum(out_later, tl.maximum(out, far))
+        out = tl.minimum(out, far)
+    return best, later, out, out_later
 
 
 @triton.jit
@@ -107,7 +126,9 @@ def as_factor(x, WARPS: tl.constexpr, DP: tl.constexpr):
     """
     halves: tl.constexpr = x.shape[2] // 2
     x = tl.reshape(x, (8, WARPS, halves, 2, DP // 16, 4, 2, 2))
-    return tl.reshape(tl.permute(x, (2, 1, 3, 0, 4, 6, 5, 7)), (16 * WARPS * halves, DP))
+    return tl.reshape(
+        tl.permute(x, (2, 1, 3, 0, 4, 6, 5, 7)), (16 * WARPS * halves, DP)
+    )
 
 
 @triton.jit
@@ -123,11 +144,11 @@ def length(gap, WARPS: tl.constexpr):
     return in_order(tl.sum(tl.sum(gap * gap, 3), 3), WARPS)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["once"])
 def pass_kernel(
     rows, n, stride, box, centers, across, turned, norms, about, axes, nest, seeds,
-    sums, totals, slabs, labels,
-    n_blocks, most_inside, n_copies,
+    extra, sums, totals, slabs, labels,
+    n_blocks, most_inside, n_copies, once,
     D: tl.constexpr, DP: tl.constexpr, KP: tl.constexpr, STRIP: tl.constexpr,
     BLOCK: tl.constexpr, SCORE: tl.constexpr, SLABS: tl.constexpr,
     NESTED: tl.constexpr, SQUARES: tl.constexpr, SUMS: tl.constexpr,
@@ -155,11 +176,18 @@ def pass_kernel(
             both_a = norm_a + tl.load(about + within)
             both_b = norm_b + tl.load(about + STRIP + within)
     if RESIDENT > 0:
+        # Loaded before the loop, these stay in shared memory; lengths of centres are
+        # one more product, so that comparing loads nothing of them.
         at_all = line + tl.arange(0, STRIPS * STRIP)[None, :]
-        uppers, lowers = (), ()
+        at_more = tl.arange(0, 16)[:, None] * KP + tl.arange(0, STRIPS * STRIP)[None, :]
+        weights = tl.load(extra + 16 * KP + tl.arange(0, 16))
+        weights = tl.broadcast_to(weights[None, :], (BLOCK, 16))
+        uppers, lowers, lengths = (), (), ()
         for block in tl.static_range(RESIDENT):
-            uppers = uppers + (tl.load(turned + at_all + block * STRIPS * STRIP),)
-            lowers = lowers + (tl.load(turned + DP * KP + at_all + block * STRIPS * STRIP),)
+            here = block * STRIPS * STRIP
+            uppers = uppers + (tl.load(turned + at_all + here),)
+            lowers = lowers + (tl.load(turned + DP * KP + at_all + here),)
+            lengths = lengths + (tl.load(extra + at_more + here),)
     if SLABS:
         every = tl.arange(0, KP)
         at_axes = line + every[None, :]
@@ -191,10 +219,10 @@ def pass_kernel(
         if SINGLE:
             if NARROW:
                 dot_a = by_differences(
-                    rows, long, held, stride, box, across, 0, within, D, DP, KP
+                    rows, long, held, stride, box, across, within, D, DP, KP
                 )
                 dot_b = by_differences(
-                    rows, long, held, stride, box, across, STRIP, within, D, DP, KP
+                    rows, long, held, stride, box, across + STRIP, within, D, DP, KP
                 )
             else:
                 dot_a = product(upper, lower, upper_a, lower_a)
@@ -218,50 +246,35 @@ def pass_kernel(
             later, out, out_later = best, best, best
             whole = tl.arange(0, STRIPS * STRIP)
             if RESIDENT > 0:
+                # A loop of one round, which the compiler does not know: else it starts
+                # all products before the first comparison, and runs out of registers.
                 for block in tl.static_range(RESIDENT):
-                    here = block * STRIPS * STRIP
-                    dot = product(upper, lower, uppers[block], lowers[block])
-                    norm = tl.load(norms + here + whole)[None, :]
-                    this = dot + norm
-                    far = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
-                    if SCORE > 1:
-                        this += tl.load(about + here + whole)[None, :]
-                        wide = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
-                    far = marked(far, block, MASK)
-                    if SCORE > 0:
-                        later = tl.minimum(later, tl.maximum(best, far))
-                    best = tl.minimum(best, far)
-                    if SCORE > 1:
-                        wide = marked(wide, block, MASK)
-                        out_later = tl.minimum(out_later, tl.maximum(out, wide))
-                        out = tl.minimum(out, wide)
+                    for _ in tl.range(0, once, num_stages=1):
+                        this = tl.dot(weights, lengths[block])
+                        this = product(upper, lower, uppers[block], lowers[block], this)
+                        best, later, out, out_later = kept(
+                            this, about + block * STRIPS * STRIP + whole, block,
+                            best, later, out, out_later, SCORE, STRIPS, STRIP, MASK,
+                        )  # fmt: skip
             else:
                 for block in tl.range(0, n_blocks, num_stages=STAGES):
                     here = block * STRIPS * STRIP
-                    norm = tl.load(norms + here + whole)[None, :]
                     if NARROW:
-                        dot = by_differences(
-                            rows, long, held, stride, box, across, here, whole, D, DP, KP
-                        )
+                        this = by_differences(
+                            rows, long, held, stride, box, across + here, whole,
+                            D, DP, KP,
+                        )  # fmt: skip
                     else:
                         at = line + here + whole[None, :]
-                        dot = product(
+                        this = product(
                             upper, lower, tl.load(turned + at),
                             tl.load(turned + DP * KP + at),
                         )  # fmt: skip
-                    this = dot + norm
-                    far = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
-                    if SCORE > 1:
-                        this += tl.load(about + here + whole)[None, :]
-                        wide = tl.min(tl.reshape(this, [BLOCK, STRIPS, STRIP]), 1)
-                    far = marked(far, block, MASK)
-                    if SCORE > 0:
-                        later = tl.minimum(later, tl.maximum(best, far))
-                    best = tl.minimum(best, far)
-                    if SCORE > 1:
-                        wide = marked(wide, block, MASK)
-                        out_later = tl.minimum(out_later, tl.maximum(out, wide))
-                        out = tl.minimum(out, wide)
+                    this += tl.load(norms + here + whole)[None, :]
+                    best, later, out, out_later = kept(
+                        this, about + here + whole, block,
+                        best, later, out, out_later, SCORE, STRIPS, STRIP, MASK,
+                    )  # fmt: skip
             least, bundle, rest = two_least(best, later, within, STRIP, MASK)
             # The centres of the nearest bundle, by differences.
             first = (bundle // STRIP) * (STRIPS * STRIP) + bundle % STRIP

@@ -33,6 +33,7 @@ LEAST_APART = 1e-7
 #: fewer than any such card has processors, because they wait for each other.
 PICKED, PICKERS = 1 << 12, 32
 
+
 def suits(values: Any, box: Box | None, places: Ints | None) -> bool:
     """Whether the fused kernel can read these rows as they are."""
     return (
