@@ -56,7 +56,7 @@ class Shape(NamedTuple):
     registers
         Of a lane, at most.
     resident
-        Whether all centres stay beside the processor, where they fit.
+        Whether all centres stay beside the processor.
     """
 
     block: int
@@ -67,6 +67,16 @@ class Shape(NamedTuple):
     stages: int = 1
     registers: int | None = None
     resident: bool = False
+
+    def blocks(self, k: int) -> int:
+        """Return how many blocks so many centres are."""
+        return -(-k // (self.strips * self.strip))
+
+    def fits(self, k: int, d: int) -> bool:
+        """Whether so many centres can stay beside a processor."""
+        n_blocks = self.blocks(k)
+        size = (4 * padded_width(d) + 32) * n_blocks * self.strips * self.strip
+        return size <= RESIDENT and n_blocks <= RESIDENT_BLOCKS
 
 
 def shape_for(k: int, d: int, slabs: bool) -> Shape:
@@ -83,8 +93,10 @@ def shape_for(k: int, d: int, slabs: bool) -> Shape:
     if d <= NARROW:
         return Shape(64, 8, 4, 2, 32)
     if d <= 32:
-        return Shape(64, 8, 8, 4, 4, 1, 128, resident=True)
-    return Shape(64, 16, 4, 4, 2, resident=True)
+        cut = Shape(64, 8, 8, 4, 4, 1, 128, resident=True)
+        return cut if cut.fits(k, d) else Shape(64, 8, 4, 2, 32)
+    cut = Shape(64, 16, 4, 4, 2, resident=True)
+    return cut if cut.fits(k, d) else Shape(64, 16, 4, 4, 8, 3, 168)
 
 
 def fetch(asks: Sequence[Asked]) -> None:
@@ -118,9 +130,8 @@ class Asked:
         self._values, self._cut = values, cut
         k, d = centers.shape
         self.k, self.d = k, d
-        self.wide = max(16, triton.next_power_of_2(d))
-        at_once = cut.strips * cut.strip
-        self.padded = -(-k // at_once) * at_once
+        self.wide = padded_width(d)
+        self.padded = cut.blocks(k) * cut.strips * cut.strip
         # What is seen from the middle is small; the middle is a float32 in the rows'
         # own units, so that one difference and one product take a row there.
         origin = (low + span * centers.mean(axis=0)).astype(np.float32)
@@ -146,7 +157,7 @@ class Asked:
             "axes": nothing,
             "nest": nothing,
             "seeds": nothing,
-            "extra": as_products(norms) if self._resident() else turned[:0],
+            "extra": as_products(norms) if cut.resident else turned[:0],
         }
         self._there: Any = None
         self.found: Any = None
@@ -205,13 +216,6 @@ class Asked:
             found = torch.cat([summed, totals, slabs.double()])
             self.found = found if self.found is None else self.found + found
 
-    def _resident(self) -> int:
-        """Return the blocks of centres that stay beside a processor: all, or none."""
-        n_blocks = self.padded // (self._cut.strips * self._cut.strip)
-        fits = (4 * self.wide + 32) * self.padded <= RESIDENT
-        stay = self._cut.resident and fits and n_blocks <= RESIDENT_BLOCKS
-        return n_blocks if stay else 0
-
     def _n_cells(self) -> int:
         """Return the cells that are added up in, in fours: sums are written so."""
         return -(-max(self.cells, self.padded) // 4) * 4
@@ -231,7 +235,7 @@ class Asked:
         flags: dict[str, Any],
     ) -> None:  # fmt: skip
         cut, n, there = self._cut, rows.shape[0], self._there
-        n_blocks = self.padded // (cut.strips * cut.strip)
+        n_blocks = cut.blocks(self.k)
         grid = (max(1, min(self._programs(), triton.cdiv(n, cut.block))),)
         with torch.cuda.device(self._values.device):
             pass_kernel[grid](
@@ -239,7 +243,7 @@ class Asked:
                 n_blocks, self.most_inside, copies, 1,
                 D=self.d, DP=self.wide, KP=self.padded, BLOCK=cut.block,
                 STRIP=cut.strip, STRIPS=cut.strips, WIDTH=width,
-                RESIDENT=self._resident(),
+                RESIDENT=n_blocks if cut.resident else 0,
                 MASK=triton.next_power_of_2(n_blocks) - 1,
                 N_CELLS=self._n_cells(), WARPS=cut.warps,
                 STAGES=cut.stages, num_warps=cut.warps, num_stages=1,
@@ -309,6 +313,11 @@ def sent(arrays: dict[str, AnyArray], device: Any) -> dict[str, Any]:
         )
         for name, values in arrays.items()
     }
+
+
+def padded_width(d: int) -> int:
+    """Return how many columns the kernel has of a row: a power of two."""
+    return max(16, triton.next_power_of_2(d))
 
 
 def processors(values: Any) -> int:
