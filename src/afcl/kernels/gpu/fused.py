@@ -144,6 +144,96 @@ def length(gap, WARPS: tl.constexpr):
     return in_order(tl.sum(tl.sum(gap * gap, 3), 3), WARPS)
 
 
+@triton.jit
+def in_bundle(
+    x, centers, about, first, column,
+    SCORE: tl.constexpr, STRIPS: tl.constexpr, STRIP: tl.constexpr,
+    WARPS: tl.constexpr, DP: tl.constexpr,
+):  # fmt: skip
+    """Compare the centres of a bundle by differences.
+
+    Return how far the nearest is and the next, which it is, and how far another is with
+    its scatter.
+    """
+    near = tl.full(first.shape, FAR, tl.float32)
+    beside, label, outside, own = near, first, near, near
+    for number in tl.static_range(STRIPS):
+        this = length(
+            gaps(x, centers, first + number * STRIP, column, WARPS, DP), WARPS
+        )
+        better = this < near
+        beside = tl.minimum(beside, tl.maximum(near, this))
+        label = tl.where(better, first + number * STRIP, label)
+        if SCORE > 1:
+            more = this + tl.load(about + first + number * STRIP)
+            if number > 0:
+                outside = tl.minimum(outside, tl.where(better, own, more))
+                own = tl.where(better, more, own)
+            else:
+                own = more
+        near = tl.minimum(near, this)
+    return near, beside, label, outside
+
+
+@triton.jit
+def in_group(
+    x, seeds, nest, label, most_inside, column,
+    KP: tl.constexpr, WARPS: tl.constexpr, DP: tl.constexpr,
+):  # fmt: skip
+    """Return how far the nearest of the finer seeds of a row's group is, and which."""
+    group = tl.load(nest + label)
+    start, last = tl.load(nest + KP + group), tl.load(nest + 2 * KP + group)
+    near = tl.full(label.shape, FAR, tl.float32)
+    label = start
+    for step in tl.range(0, most_inside, num_stages=1):
+        seed = tl.minimum(start + step, last - 1)
+        this = length(gaps(x, seeds, seed, column, WARPS, DP), WARPS)
+        label = tl.where(this < near, seed, label)
+        near = tl.minimum(near, this)
+    return near, label
+
+
+@triton.jit
+def add_up(
+    room, label, near, gap, held, inside, column,
+    SUMS: tl.constexpr, SQUARES: tl.constexpr, N_CELLS: tl.constexpr,
+    WARPS: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Add rows to the sums of their cells: counts, scatter, gaps and their squares.
+
+    Counts of all cells lie together, so that those of a warp fall into one line.
+    """
+    one = tl.full(label.shape, 1.0, tl.float32)
+    tl.atomic_add(room + label, one, mask=held, sem="relaxed")
+    if SUMS > 1:
+        tl.atomic_add(room + N_CELLS + label, near, mask=held, sem="relaxed")
+        cells = apart(label, WARPS)[:, :, :, None, None] * D + column
+        cells = room + 2 * N_CELLS + cells
+        tl.atomic_add(cells, gap, mask=inside, sem="relaxed")
+        if SQUARES:
+            cells += N_CELLS * D
+            tl.atomic_add(cells, gap * gap, mask=inside, sem="relaxed")
+
+
+@triton.jit
+def contrast(own, other, usable):
+    """Return the silhouette of squared distances, in multiples of 2^-20."""
+    larger = tl.maximum(own, other)
+    usable = usable & (larger > 0)
+    less = tl.maximum(tl.minimum(own, other), 0.0)
+    root = tl.sqrt(less / tl.where(usable, larger, 1.0))
+    value = tl.where(other >= own, 1.0 - root, root - 1.0)
+    return twentieths(tl.where(usable, value, 0.0))
+
+
+@triton.jit
+def which_slab(along):
+    """Return one in ten bits of its own for each of three slabs, or nothing."""
+    which = tl.where(tl.abs(along) <= 0.2, 1, 0)
+    which = tl.where(tl.abs(along + 1.0) <= 0.2, 1 << 10, which)
+    return tl.where(tl.abs(along - 1.0) <= 0.2, 1 << 20, which)
+
+
 @triton.jit(do_not_specialize=["once"])
 def pass_kernel(
     rows, n, stride, box, centers, across, turned, norms, about, axes, nest, seeds,
@@ -276,56 +366,24 @@ def pass_kernel(
                         best, later, out, out_later, SCORE, STRIPS, STRIP, MASK,
                     )  # fmt: skip
             least, bundle, rest = two_least(best, later, within, STRIP, MASK)
-            # The centres of the nearest bundle, by differences.
             first = (bundle // STRIP) * (STRIPS * STRIP) + bundle % STRIP
-            near = tl.full([BLOCK], FAR, tl.float32)
-            beside, label = near, first
-            for number in tl.static_range(STRIPS):
-                gap = gaps(x, centers, first + number * STRIP, column, WARPS, DP)
-                this = length(gap, WARPS)
-                beside = tl.minimum(beside, tl.maximum(near, this))
-                label = tl.where(this < near, first + number * STRIP, label)
-                if SCORE > 1:
-                    more = this + tl.load(about + first + number * STRIP)
-                    if number == 0:
-                        outside = tl.full([BLOCK], FAR, tl.float32)
-                        own = more
-                    else:
-                        better = this < near
-                        outside = tl.minimum(outside, tl.where(better, own, more))
-                        own = tl.where(better, more, own)
-                near = tl.minimum(near, this)
+            near, beside, label, outside = in_bundle(
+                x, centers, about, first, column, SCORE, STRIPS, STRIP, WARPS, DP
+            )
             if not NESTED:
                 gap = gaps(x, centers, label, column, WARPS, DP)
         base = near - least  # as long as the row is: distances lack it so far
         if NESTED:
-            group = tl.load(nest + label)
-            start = tl.load(nest + KP + group)
-            last = tl.load(nest + 2 * KP + group)
-            near = tl.full([BLOCK], FAR, tl.float32)
-            label = start
-            for step in tl.range(0, most_inside, num_stages=1):
-                seed = tl.minimum(start + step, last - 1)
-                gap_b = gaps(x, seeds, seed, column, WARPS, DP)
-                beside = length(gap_b, WARPS)
-                label = tl.where(beside < near, seed, label)
-                near = tl.minimum(near, beside)
+            near, label = in_group(
+                x, seeds, nest, label, most_inside, column, KP, WARPS, DP
+            )
             gap = gaps(x, seeds, label, column, WARPS, DP)
         if LABELS:
             tl.store(labels + place, label, mask=held)
         if SUMS > 0:
-            # Counts of all cells lie together, so that a warp's fall into one line.
             room = sums + (tl.program_id(0) % n_copies) * (N_CELLS * WIDTH)
-            one = tl.full([BLOCK], 1.0, tl.float32)
-            tl.atomic_add(room + label, one, mask=held, sem="relaxed")
-        if SUMS > 1:
-            tl.atomic_add(room + N_CELLS + label, near, mask=held, sem="relaxed")
-            cells = apart(label, WARPS)[:, :, :, None, None] * D + column
-            cells = room + 2 * N_CELLS + cells
-            tl.atomic_add(cells, gap, mask=inside, sem="relaxed")
-            if SQUARES:
-                cells += N_CELLS * D
-                tl.atomic_add(cells, gap * gap, mask=inside, sem="relaxed")
+            add_up(room, label, near, gap, held, inside, column, SUMS, SQUARES,
+                   N_CELLS, WARPS, D)  # fmt: skip
         if SCORE > 0:
             second = rest + base
             if not SINGLE:
@@ -345,20 +403,12 @@ def pass_kernel(
                 )
                 outside = tl.minimum(outside, out_rest + base)
                 outside = tl.where(out_bundle == bundle, outside, least + base)
-            larger = tl.maximum(inside_own, outside)
-            usable = (larger > 0) & (size > 0) & held
-            less = tl.maximum(tl.minimum(inside_own, outside), 0.0)
-            root = tl.sqrt(less / tl.where(usable, larger, 1.0))
-            contrast = tl.where(outside >= inside_own, 1.0 - root, root - 1.0)
-            moment_here += twentieths(tl.where(usable, contrast, 0.0))
+            moment_here += contrast(inside_own, outside, held & (size > 0))
         if SLABS:
             along = product(upper, lower, axis_upper, axis_lower) + axis_start[None, :]
-            whose = label[:, None]
-            counted = (whose == partner[None, :]) | (whose == every[None, :])
-            which = tl.where(tl.abs(along) <= 0.2, 1, 0)
-            which = tl.where(tl.abs(along + 1.0) <= 0.2, 1 << 10, which)
-            which = tl.where(tl.abs(along - 1.0) <= 0.2, 1 << 20, which)
-            slabs_here += tl.where(counted & held[:, None], which, 0)
+            counted = (label[:, None] == partner[None, :]) & held[:, None]
+            counted |= (label[:, None] == every[None, :]) & held[:, None]
+            slabs_here += tl.where(counted, which_slab(along), 0)
     if SCORE > 0:
         total = tl.sum(simplified_here.to(tl.float64), 0) / (1 << 20)
         tl.atomic_add(totals, total, sem="relaxed")

@@ -13,8 +13,8 @@ import triton
 
 from afcl._typing import Floats, Ints
 from afcl.kernels.arrays import ArrayPasses, Nest, slab_axes
-from afcl.kernels.gpu.asked import Asked, Shape, fetch, processors, shape_for
 from afcl.kernels.gpu.extremes import extremes_kernel
+from afcl.kernels.gpu.launch import Launch, Shape, fetch, processors, shape_for
 from afcl.kernels.gpu.plus_plus import plus_plus_kernel
 from afcl.kernels.reference import Tally
 from afcl.scale import Box
@@ -146,7 +146,7 @@ class FusedPasses(ArrayPasses):
 
     def _begun(
         self, centers: Floats, spreads: Floats, sizes: Floats, score: int
-    ) -> Asked | None:
+    ) -> Launch | None:
         """Launch a pass for one set of centres; None where the kernel cannot."""
         slabs = score > 1
         axes = slab_axes(centers) if slabs else None
@@ -159,7 +159,7 @@ class FusedPasses(ArrayPasses):
 
     def asked(
         self, centers: Floats, spreads: Floats, sizes: Floats, axes: Any = None
-    ) -> Asked:
+    ) -> Launch:
         """Return a launch that can score these centres, with slabs along axes."""
         k, d = centers.shape
         ask = self._ask(centers, shape_for(k, d, axes is not None))
@@ -169,8 +169,8 @@ class FusedPasses(ArrayPasses):
             ask.along(axes)
         return ask
 
-    def _ask(self, centers: Floats, cut: Shape) -> Asked:
-        return Asked(self.values, self._low, self._span, centers, cut)
+    def _ask(self, centers: Floats, cut: Shape) -> Launch:
+        return Launch(self.values, self._low, self._span, centers, cut)
 
     def nested(self, nests: Sequence[Nest]) -> tuple[Floats, Floats, Floats]:
         """Return counts, sums of x - s and of its squares by seed of the last nest."""

@@ -99,7 +99,7 @@ def shape_for(k: int, d: int, slabs: bool) -> Shape:
     return cut if cut.fits(k, d) else Shape(64, 16, 4, 4, 8, 3, 168)
 
 
-def fetch(asks: Sequence[Asked]) -> None:
+def fetch(asks: Sequence[Launch]) -> None:
     """Bring what launches added up to main memory, all at once."""
     if asks:
         sizes = [ask.found.shape[0] for ask in asks]
@@ -109,7 +109,7 @@ def fetch(asks: Sequence[Asked]) -> None:
             ask.fetched = part
 
 
-class Asked:
+class Launch:
     """One set of centres that a pass over all rows is made for.
 
     Parameters
