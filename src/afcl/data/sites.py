@@ -20,12 +20,18 @@ from afcl.data.categories import categories_in, own_categories
 from afcl.data.cells import NotNumbers, OddCell, described
 from afcl.data.columns import ColumnRequest, common_columns, matched, settled_columns
 from afcl.data.dialect import UNKNOWN, Dialect, nothing_in
-from afcl.data.errors import EXCEL, PARQUET, ending, fail, listed
+from afcl.data.errors import EXCEL, PARQUET, empty, ending, fail, listed
 from afcl.data.features import Embedding, Feature, ordered_feature
 from afcl.data.names import AnyPath, site_names
 from afcl.data.parquet import can_stream_parquet, parquet_names, parquet_rows
 from afcl.data.places import site_places
-from afcl.data.sources import SiteFiles, odd_columns, site_files, with_marks
+from afcl.data.sources import (
+    SiteFiles,
+    odd_columns,
+    site_files,
+    site_files_if_any,
+    with_marks,
+)
 from afcl.data.spelling import by_column, in_use, name_key
 from afcl.data.stream import StreamedTable
 from afcl.data.tables import Table, read_table
@@ -213,14 +219,18 @@ def open_sites(
     paths = [Path(path) for path in places]
     names = site_names(paths)
     dialect = dialect.checked()
-    looked_at = [site_files(path, dialect) for path in paths]
+    look = site_files if min_rows else site_files_if_any
+    looked_at = [look(path, dialect) for path in paths]
+    if not any(site.files for site in looked_at):
+        raise empty(paths[0])
     wanted = tuple(columns or ()) if embedding is None else embedding.columns
     asked = ColumnRequest(wanted, tuple(drop), id_column, missing not in KEEPING)
     sites, asked, notes = matched(looked_at, asked)
     for site in sites:
         site.check()
     sites = with_marks(sites, nothing_in(dialect.null))
-    common, left_out = (settled_columns if embedding else common_columns)(sites, asked)
+    held = [site for site in sites if site.files]
+    common, left_out = (settled_columns if embedding else common_columns)(held, asked)
     notes = [note for site in sites for note in site.notes] + notes + left_out
     if stream and whole:
         raise fail(f"--stream: {whole} needs all rows in memory; leave --stream out")

@@ -19,6 +19,7 @@ from afcl.data.decimals import looks_like_a_number
 from afcl.data.dialect import Dialect
 from afcl.data.errors import (
     MISSING,
+    NothingThere,
     drop_option,
     excerpt,
     fail,
@@ -54,7 +55,7 @@ class SiteFiles:
     path : Path
         The file or folder, as it was named.
     files : tuple of DataFile
-        The file, or those of the folder by name.
+        The file, or those of the folder by name; none: there is nothing in it.
     notes : tuple of str
         What was left out and why, one line each.
     """
@@ -66,12 +67,12 @@ class SiteFiles:
     @property
     def columns(self) -> tuple[str, ...]:
         """What every one of the files has."""
-        return self.files[0].columns
+        return self.files[0].columns if self.files else ()
 
     def check(self) -> None:
         """Refuse files that have not the same columns."""
-        first = self.files[0]
         for file in self.files:
+            first = self.files[0]
             if set(file.columns) != set(first.columns):
                 odd = min(set(file.columns) ^ set(first.columns))
                 has, lacks = (file, first) if odd in file.columns else (first, file)
@@ -92,6 +93,15 @@ def site_files(path: Path, dialect: Dialect) -> SiteFiles:
         files.append(file)
         notes += found
     return SiteFiles(path, tuple(files), tuple(notes))
+
+
+def site_files_if_any(path: Path, dialect: Dialect) -> SiteFiles:
+    """Do the same, and take a file without any content for a site without rows."""
+    try:
+        return site_files(path, dialect)
+    except NothingThere:
+        note = f"{path}: there is nothing in it, not even names of columns"
+        return SiteFiles(path, (), (note,))
 
 
 def with_marks(
@@ -202,7 +212,7 @@ class SiteReader:
     def parts(self, streamed: bool) -> Iterator[tuple[Floats, Bools]]:
         """Yield the rows part by part, and which of them are kept."""
         for file in self._site.files:
-            before, first, incomplete = self.n_rows, "", 0
+            before, first, incomplete, blank = self.n_rows, "", 0, 0
             own = [c for c in self._embedding.columns if c in file.columns]
             for frame in read_frames(file, own, streamed, self._quick, self._texts):
                 seen = self.n_rows - before
@@ -212,10 +222,12 @@ class SiteReader:
                     first = self._hole(values, kept, seen)
                 self.n_rows += kept.size
                 incomplete += kept.size - int(kept.sum())
+                blank += int(np.isnan(values[~kept]).all(axis=1).sum())
                 yield values, kept
             size = self.n_rows - before
             self.n_kept += size - incomplete
-            if incomplete and self._missing == "error":
+            # Where nothing is filled in at all nothing is half filled in.
+            if incomplete and self._missing == "error" and blank < size:
                 raise fail(
                     f"{file.path}: {first} has no value "
                     f"({rows_in_words(incomplete)} of {size} incomplete); "
@@ -319,7 +331,8 @@ class SiteReader:
             notes.append(f"{path}: {share}, {many} in all{lacks}")
         if dropped:
             share = f"{rows_in_words(dropped)} of {self.n_rows}"
-            kept = self._missing in KEEPING
+            # An error but for rows without any value.
+            kept = self._missing in (*KEEPING, "error")
             why = "without any value" if kept else "for missing values"
             notes.append(f"{path}: {share} dropped {why}")
         return notes
