@@ -19,9 +19,10 @@ from afcl._typing import Bools
 from afcl.data.categories import categories_in, own_categories
 from afcl.data.cells import NotNumbers, OddCell, described
 from afcl.data.columns import ColumnRequest, common_columns, matched, settled_columns
+from afcl.data.date_parts import Dates, with_parts
 from afcl.data.dialect import UNKNOWN, Dialect, nothing_in
 from afcl.data.errors import EXCEL, PARQUET, empty, ending, fail, listed
-from afcl.data.features import Embedding, Feature, ordered_feature
+from afcl.data.features import Embedding, Feature, ordered_feature, parts_of_dates
 from afcl.data.names import AnyPath, site_names
 from afcl.data.parquet import can_stream_parquet, parquet_names, parquet_rows
 from afcl.data.places import site_places
@@ -32,7 +33,7 @@ from afcl.data.sources import (
     site_files_if_any,
     with_marks,
 )
-from afcl.data.spelling import by_column, in_use, name_key
+from afcl.data.spelling import by_column, name_key
 from afcl.data.stream import StreamedTable
 from afcl.data.tables import Table, read_table
 from afcl.gaps import KEEPING
@@ -97,7 +98,7 @@ def read_sites(
     id_column: str | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
     ordinal: Mapping[str, Sequence[str]] | None = None,
-    dates: Sequence[str] = (),
+    dates: Dates = (),
     least: int = 1,
     embedding: Embedding | None = None,
 ) -> Sites[Table]:
@@ -138,8 +139,10 @@ def read_sites(
     ordinal : mapping from str to sequence of str, optional
         Columns whose levels have an order, and these from the lowest to the highest;
         one column of ranks from 0 on. Other values are refused.
-    dates : sequence of str
-        Columns of dates, which become numbers of days; others are left out.
+    dates : sequence of str, or mapping from str to sequence of str
+        Columns of dates, which become numbers of days; others are left out. A mapping
+        has the parts that count instead: "month", "weekday" and "hour", which go round,
+        "year" and "days"; none: days.
     least : int
         Rows of a level that a site needs to name it.
     embedding : Embedding, optional
@@ -188,7 +191,7 @@ def open_sites(
     id_column: str | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
     ordinal: Mapping[str, Sequence[str]] | None = None,
-    dates: Sequence[str] = (),
+    dates: Dates = (),
     least: int = 1,
     embedding: Embedding | None = None,
     meeting: bool = False,
@@ -264,7 +267,7 @@ def open_sites(
 
     known = embedding and replace(embedding, flags=True)
     settled = known or Embedding(common, (), declared.dates)
-    if (declared.categories or declared.ordered) and embedding is None:
+    if (declared.categories or declared.settled) and embedding is None:
         settled = settle(odd_columns(sites, common))
     try:
         tables = read_all(settled)
@@ -279,19 +282,23 @@ def open_sites(
 
 
 class _Declared(NamedTuple):
-    """What is declared of columns, by the names that these have in the files."""
+    """What is declared of columns, by the names that these have in the files.
+
+    `settled` are those about which nothing has to be found out: levels that have an
+    order, and dates of which parts count.
+    """
 
     categories: Mapping[str, tuple[str, ...]]
-    ordered: Mapping[str, Feature]
+    settled: Mapping[str, Feature]
     dates: tuple[str, ...]
 
     def numbers_only(
         self, common: tuple[str, ...], odd: Sequence[OddCell]
     ) -> tuple[Embedding, list[str]]:
         """Leave out columns of texts, but for those that are declared."""
-        known = {*self.dates, *self.ordered}
+        known = {*self.dates, *self.settled}
         left, said = _without([c for c in odd if c.column not in known], common)
-        return Embedding(left, tuple(self.ordered.values()), self.dates), said
+        return Embedding(left, tuple(self.settled.values()), self.dates), said
 
     def of_one(
         self,
@@ -311,7 +318,7 @@ class _Declared(NamedTuple):
         least: int,
     ) -> tuple[Embedding, list[str]]:
         """Settle the categories of all sites."""
-        given = (self.categories, self.ordered, self.dates, least)
+        given = (self.categories, self.settled, self.dates, least)
         return categories_in(sites, common, odd, *given)
 
 
@@ -320,21 +327,22 @@ def _declared(
     drop: Sequence[str],
     categories: Mapping[str, Sequence[str]] | None,
     ordinal: Mapping[str, Sequence[str]] | None,
-    dates: Sequence[str],
+    dates: Dates,
 ) -> _Declared:
     """Match what is declared with the columns there are; each is declared once."""
     # What is left out today may be declared in a settings file all the same.
     gone = {name_key(name) for name in drop}
-    days = [name for name in dates if name_key(name) not in gone]
-    dates = tuple(in_use("--date", name, common) for name in days)
+    in_time = by_column("--date", _of_use(with_parts(dates), gone), common)
+    parts = parts_of_dates("--date", in_time)
+    days = tuple(name for name in in_time if name not in parts)
     declared = by_column("--category", _of_use(categories, gone), common)
     in_order = by_column("--ordinal", _of_use(ordinal, gone), common)
     ordered = {
         name: ordered_feature("--ordinal", name, given)
         for name, given in in_order.items()
     }
-    _once({"--category": declared, "--date": dates, "--ordinal": ordered})
-    return _Declared(declared, ordered, dates)
+    _once({"--category": declared, "--date": in_time, "--ordinal": ordered})
+    return _Declared(declared, {**ordered, **parts}, days)
 
 
 def _of_use(

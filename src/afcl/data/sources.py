@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.data.cells import OddCell, days, matrix, numbers, odd_cell, texts
+from afcl.data.cells import OddCell, days, days_in, matrix, numbers, odd_cell, texts
+from afcl.data.date_parts import part_values
 from afcl.data.decimals import looks_like_a_number
 from afcl.data.dialect import Dialect
+from afcl.data.encoding import UnknownLevel, encoded, places_of
 from afcl.data.errors import (
     MISSING,
     NothingThere,
@@ -28,15 +30,7 @@ from afcl.data.errors import (
     rows_in_words,
     without_levels,
 )
-from afcl.data.features import (
-    Embedding,
-    Feature,
-    Texts,
-    UnknownLevel,
-    encoded,
-    places_of,
-    texts_of,
-)
+from afcl.data.features import Embedding, Feature, Texts, texts_of
 from afcl.data.files import DataFile, no_rows, open_file, read_frames
 from afcl.data.places import files_at
 from afcl.data.spelling import by_column
@@ -261,6 +255,9 @@ class SiteReader:
     ) -> Floats:
         if self._embedding.coded:
             return places_of(texts(series, file.written), feature)[:, None]
+        if feature.parts:
+            read = days_in(series, file.path, seen, file.written)
+            return part_values(read, feature.levels)
         return _encoded(series, feature, file, seen)
 
     def _numbers(self, frame: pl.DataFrame, file: DataFile, seen: int) -> Floats:

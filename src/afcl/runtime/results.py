@@ -25,6 +25,7 @@ from afcl import __version__
 from afcl._typing import ClientId, Ints
 from afcl.core.protocol import Clustering, Trust
 from afcl.data.columns import CLUSTER
+from afcl.data.date_parts import named_places
 from afcl.data.features import Embedding, Feature
 from afcl.data.ids import Ids
 from afcl.durable import in_words, remove, replacing
@@ -262,7 +263,8 @@ def describe_features(
     """Return what ``result.json`` says of categories.
 
     Of levels with an order it has the one that every centre is nearest to; the centres
-    themselves have mean ranks there.
+    themselves have mean ranks there. Of parts of dates that go round likewise, and how
+    far the rows of a cluster agree on it.
     """
     found = []
     for feature in features:
@@ -271,6 +273,9 @@ def describe_features(
             place = result["columns"].index(feature.name)
             ranks = [center[place] for center in result["centers"]]
             content["centers"] = [feature.nearest(rank) for rank in ranks]
+        if feature.parts and result["centers"] is not None:
+            where = (feature.name, feature.levels, result["columns"])
+            content["centers"] = named_places(*where, result["centers"])
         found.append(content)
     return found
 

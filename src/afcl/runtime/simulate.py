@@ -185,11 +185,15 @@ def rows_that_speak(
 
 
 def too_small(
-    spec: Spec, tables: Sequence[Floats | Source], gone: Collection[int] = ()
+    spec: Spec,
+    tables: Sequence[Floats | Source],
+    gone: Collection[int] = (),
+    called: Sequence[str] = (),
 ) -> dict[int, str]:
     """Return the clients with too few rows to take part, and a line on each.
 
     They are labelled in the end, like everybody else. Who is `gone` is none of them.
+    Lines have what clients are `called`, or their names in the result.
     """
     least, small = least_rows(spec), {}
     for client, table in enumerate(tables):
@@ -197,7 +201,9 @@ def too_small(
             continue
         n = rows_that_speak(table, spec.missing, spec.bounds)
         if n < least:
-            who = spec.names[client] if spec.names else f"client {client}"
+            name = spec.names[client] if spec.names else str(client)
+            who = f"client {name}" if name.isdecimal() else name
+            who = called[client] if called else who
             gaps = "" if n == table.shape[0] else " whose gaps can be filled"
             small[client] = (
                 f"{who} has {n} {'row' if n == 1 else 'rows'}{gaps}, fewer than "
