@@ -106,7 +106,8 @@ def test_gaps_and_columns_that_a_site_lacks(here, capsys):
     code, out, err = call(capsys, *words, "--missing", "impute")
     assert code == 0
     assert (
-        "north.csv: 90 rows of 90 have gaps, 100 cells in all, nothing in code" in err
+        "north.csv: 90 rows of 90 have gaps, 100 cells in all (size 10), "
+        "nothing in code" in err
     )
     result = json.loads((folder / "o" / "result.json").read_text())
     assert result["n_clusters"] == 3

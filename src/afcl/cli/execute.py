@@ -93,9 +93,9 @@ def execute(
         )
     if "device" in parameters:
         outcome = brought_back(outcome)
-    result = results.describe_simulated(
-        outcome, names, sites.columns, parameters, sites.features
-    )
+    gaps = () if private else [table.gaps for table in sites.tables]
+    run = (outcome, names, sites.columns, parameters, sites.features, gaps)
+    result = results.describe_simulated(*run)
     result["dates"] = list(sites.dates)
     if not private:
         result["data_notes"] = _passed_on(sites)

@@ -244,7 +244,7 @@ def _clustered(
     from afcl.runtime.requirements import reads_in_parts, requirements
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
-    from afcl.runtime.simulate import rows_that_speak
+    from afcl.runtime.who_speaks import rows_that_speak
 
     check_device([], device)
     method, options, level = chosen_method(chosen)

@@ -215,17 +215,11 @@ def open_sites(
         Whether the other sites are elsewhere, so that what the levels of categories are
         is settled later: tables have the places of a site's own levels.
     """
-    if missing not in ("error", "drop", *KEEPING):
-        raise fail(
-            f"missing is {missing!r}; use 'error', 'drop', 'impute' or 'available'"
-        )
+    _check_missing(missing)
     paths = [Path(path) for path in places]
     names = site_names(paths)
     dialect = dialect.checked()
-    look = site_files if min_rows else site_files_if_any
-    looked_at = [look(path, dialect) for path in paths]
-    if not any(site.files for site in looked_at):
-        raise empty(paths[0])
+    looked_at = _looked_at(paths, dialect, may_be_empty=not min_rows)
     wanted = tuple(columns or ()) if embedding is None else embedding.columns
     asked = ColumnRequest(wanted, tuple(drop), id_column, missing not in KEEPING)
     sites, asked, notes = matched(looked_at, asked)
@@ -279,6 +273,27 @@ def open_sites(
         tables = read_all(settled)
     notes += [note for table in tables for note in table.notes]
     return Sites(tables, tuple(notes), settled.features, settled.dates)
+
+
+def _check_missing(missing: str) -> None:
+    if missing not in ("error", "drop", *KEEPING):
+        raise fail(
+            f"missing is {missing!r}; use 'error', 'drop', 'impute' or 'available'"
+        )
+
+
+def _looked_at(
+    paths: Sequence[Path], dialect: Dialect, may_be_empty: bool
+) -> list[SiteFiles]:
+    """Look into the files; those without content are sites without rows, if so asked.
+
+    Not all of them may be.
+    """
+    look = site_files_if_any if may_be_empty else site_files
+    found = [look(path, dialect) for path in paths]
+    if not any(site.files for site in found):
+        raise empty(paths[0])
+    return found
 
 
 class _Declared(NamedTuple):

@@ -305,7 +305,7 @@ class SiteReader:
                 f"{min_rows}; add rows, lower --min-cell, or leave the site out"
             )
 
-    def _gaps_by_column(self) -> dict[str, int]:
+    def gaps(self) -> dict[str, int]:
         """Return how many cells of every column of the files have no value."""
         known = {feature.name: feature for feature in self._embedding.features}
         gaps, place = {}, 0
@@ -318,14 +318,16 @@ class SiteReader:
         """Say how many rows have gaps, and how many were left out."""
         path, dropped, notes = self._site.path, self.n_rows - self.n_kept, []
         if self._missing in KEEPING and self._gaps:
-            gaps = self._gaps_by_column()
+            gaps = self.gaps()
             empty = [name for name, count in gaps.items() if count == self.n_rows]
             lacks = f", nothing in {listed(empty)}" if empty else ""
             have = "has gaps" if self._gaps == 1 else "have gaps"
             share = f"{rows_in_words(self._gaps)} of {self.n_rows} {have}"
             cells = sum(gaps.values())
             many = "1 cell" if cells == 1 else f"{cells} cells"
-            notes.append(f"{path}: {share}, {many} in all{lacks}")
+            where = [f"{name} {n}" for name, n in gaps.items() if 0 < n < self.n_rows]
+            told = f" ({listed(where)})" if where and cells > 1 else ""
+            notes.append(f"{path}: {share}, {many} in all{told}{lacks}")
         if dropped:
             share = f"{rows_in_words(dropped)} of {self.n_rows}"
             # An error but for rows without any value.

@@ -54,10 +54,9 @@ from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import (
     LABEL,
     Outcome,
-    rows_that_speak,
     simulate,
-    too_small,
 )
+from afcl.runtime.who_speaks import rows_that_speak, too_small
 from afcl.scale import Box
 from afcl.trace import Trace
 
@@ -186,9 +185,8 @@ class FederatedClusterer(
             self.labels_[silent] = self.predict(X if self._embedding else rows)[silent]
         self.client_labels_ = [self.labels_[own] for own in np.split(order, ends)]
         held = [rows_at(rows, own[kept[own]]) for own in np.split(order, ends)]
-        called = ["X"]
-        if clients is not None:
-            called = [f"client {n}" if n.isdecimal() else n for n in names]
+        called = ["X"] if clients is None else in_warnings(names, owned=True)
+        self._count_gaps([rows_at(rows, own) for own in np.split(order, ends)])
         self._suspect(held, called, notes)
         return self
 
@@ -282,6 +280,7 @@ class FederatedClusterer(
             self.labels_ = np.full(ends[-1], -1, dtype=LABEL)
             self.labels_[np.concatenate(masks)] = outcome.joined_labels
         self.client_labels_ = np.split(self.labels_, ends[:-1])
+        self._count_gaps(given)
         self._suspect(kept, called, [*lacking, *notes])
         return self
 
@@ -344,7 +343,7 @@ class FederatedClusterer(
             outcome = brought_back(outcome)
         if gone:
             here = [c for c in range(len(numbered)) if c not in gone]
-            outcome = replace(outcome, labels=tuple(outcome.labels[c] for c in here))
+            outcome = _of_these(outcome, here)
         self.privacy_ = getattr(spec.parameters, "privacy", None)
         self._keep(outcome, names)
         for doubt in self._doubts(sizes, outcome.clustering):
@@ -369,6 +368,7 @@ class FederatedClusterer(
         told = last is not None and outcome.clustering.cells is not None
         self.cluster_spreads_ = last.spreads if told and last is not None else None
         self._result = self._described(outcome, names)
+        self._filled = outcome.filled
 
     def _described(self, outcome: Outcome, names: list[str]) -> dict[str, Any]:
         """Return what ``result.json`` would hold of this run: no row and no label."""
@@ -404,3 +404,13 @@ class FederatedClusterer(
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
+
+
+def _of_these(outcome: Outcome, clients: Sequence[int]) -> Outcome:
+    """Return what is known of these clients only: the others are gone."""
+    return replace(
+        outcome,
+        labels=tuple(outcome.labels[c] for c in clients),
+        set_aside=tuple(outcome.set_aside[c] for c in clients if outcome.set_aside),
+        filled=tuple(outcome.filled[c] for c in clients if outcome.filled),
+    )

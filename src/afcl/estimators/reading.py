@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from afcl._typing import AnyArray, Floats
+from afcl._typing import AnyArray, Floats, Ints
 from afcl.data.errors import listed
 from afcl.data.features import Embedding
 from afcl.data.frames import widened
@@ -19,6 +19,7 @@ from afcl.estimators import suspects
 from afcl.estimators.told import warn_user
 from afcl.exceptions import ColumnWarning, InputError, SuspicionWarning
 from afcl.gaps import AVAILABLE, IMPUTE, KEEPING, has_gaps
+from afcl.runtime.gap_files import describe_gaps, gaps_in
 
 MISSING = ("error", "drop", IMPUTE, AVAILABLE)
 
@@ -33,6 +34,8 @@ class Reading:
     n_features_in_: int
     feature_names_in_: AnyArray
     _embedding: Embedding | None = None
+    #: Cells that were filled in every client's rows, by column.
+    _filled: Sequence[Ints | None] = ()
     #: The column that named the owners of the rows, which new ones may have too.
     _owners: str | None = None
 
@@ -136,6 +139,18 @@ class Reading:
             return np.asarray(self._embedding.names, dtype=object)
         numbered = [f"x{i}" for i in range(self.n_features_in_)]
         return np.asarray(getattr(self, "feature_names_in_", numbered), dtype=object)
+
+    def _count_gaps(self, tables: Sequence[Floats]) -> None:
+        """Keep how many cells of every client have no value, and were filled."""
+        if self._result is None or suspects.is_private(self.privacy_):
+            return
+        columns = [str(name) for name in self.center_columns_]
+        features = self._embedding.features if self._embedding else ()
+        filled = self._filled or [None] * len(tables)
+        sites = self._result["sites"]
+        for site, rows, own in zip(sites, tables, filled, strict=True):
+            gaps = gaps_in(rows, columns, features) if has_gaps(rows) else {}
+            site |= describe_gaps(gaps, own, columns, features)
 
     def _suspect(
         self,

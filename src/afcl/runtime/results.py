@@ -32,6 +32,7 @@ from afcl.durable import in_words, remove, replacing
 from afcl.exceptions import InputError
 from afcl.occupied import in_its_way
 from afcl.owner_only import make_folder, owner_only
+from afcl.runtime.gap_files import describe_gaps
 from afcl.runtime.profile_files import describe_profiles
 from afcl.runtime.shape_files import CELLS, cell_table, describe_shape
 from afcl.runtime.simulate import Outcome, sizes_of
@@ -227,16 +228,23 @@ def describe_simulated(
     columns: Sequence[str],
     parameters: Mapping[str, Any],
     features: Sequence[Feature] = (),
+    gaps: Sequence[Mapping[str, int]] = (),
 ) -> dict[str, Any]:
-    """Return the content of ``result.json`` where everybody's labels are known."""
+    """Return the content of ``result.json`` where everybody's labels are known.
+
+    `gaps` are every site's cells without a value, by column of its file.
+    """
     clustering, finished = outcome.clustering, outcome.finished
     sites = []
     for client, (name, labels) in enumerate(zip(names, outcome.labels, strict=True)):
         sizes = sizes_of(labels, clustering.k).tolist()
         known = describe_site(finished, client, name)
         aside = outcome.set_aside[client] if outcome.set_aside else 0
-        gaps = {"set_aside": aside} if aside else {}
-        sites.append({**known, "rows": sum(sizes), "sizes": sizes, **gaps})
+        known |= {"set_aside": aside} if aside else {}
+        if gaps:
+            filled = outcome.filled[client] if outcome.filled else None
+            known |= describe_gaps(gaps[client], filled, columns, features)
+        sites.append({**known, "rows": sum(sizes), "sizes": sizes})
     result = describe(finished, clustering, columns, sites, parameters, features)
     result["features"] = describe_features(features, result)
     return result
