@@ -9,7 +9,7 @@ from dataclasses import dataclass
 IDS, SENTINEL, ZERO, EXTREME = "ids", "sentinel", "zero", "extreme"
 TWO_VALUES, FEW_VALUES, UNIT = "two values", "few values", "unit"
 REPEATED, SAME_ROWS = "repeated rows", "same rows"
-MOSTLY_EMPTY = "mostly empty"
+MOSTLY_EMPTY, SPLITS = "mostly empty", "splits the clusters"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from afcl.estimators.told import warn_user
 from afcl.exceptions import ColumnWarning, InputError, SuspicionWarning
 from afcl.gaps import AVAILABLE, IMPUTE, KEEPING, has_gaps
 from afcl.runtime.gap_files import describe_gaps, gaps_in
+from afcl.runtime.splitting import splitting_columns
 
 MISSING = ("error", "drop", IMPUTE, AVAILABLE)
 
@@ -167,8 +168,14 @@ class Reading:
         known = self._embedding or Embedding((), ())
         given = (tables, names, columns, known.features, known.dates, self.scale)
         found = suspects.suspicions_in(*given)
-        if self._result is not None and not suspects.is_private(self.privacy_):
-            self._result["suspicions"] = [asdict(each) for each in found]
-            self._result["data_notes"] = list(notes)
+        if self._result is not None:
+            kept = [asdict(each) for each in found]
+            splits = splitting_columns({**self._result, "suspicions": kept})
+            splits = suspects.for_python(splits)
+            found += splits
+            self._result["suspicions"] = [asdict(each) for each in splits]
+            if not suspects.is_private(self.privacy_):
+                self._result["suspicions"] = [asdict(each) for each in found]
+                self._result["data_notes"] = list(notes)
         for line in suspects.told(found):
             warn_user(SuspicionWarning(line))
