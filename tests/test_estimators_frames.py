@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from afcl import AFCL
+from afcl.estimators.storage import result_of
 from afcl.exceptions import ColumnWarning, InputError, SmallClientsWarning
 
 pytestmark = [
@@ -32,7 +33,7 @@ def test_parts_of_dates_are_declared_kept_and_told(tmp_path):
     model.fit_clients(tables)
     assert model.n_clusters_ == 2
     assert list(model.center_columns_)[:2] == ["basket", "when hour cos"]
-    (told,) = model._result["features"]
+    (told,) = result_of(model)["features"]
     hours = {text.split(" ")[0] for text in told["centers"]["hour"]}
     assert hours <= {"8:00", "9:00", "20:00", "21:00"}
     page = model.report(tmp_path / "report.html").read_text()
@@ -64,7 +65,7 @@ def test_dates_count_as_days_in_fit_and_predict(tmp_path, kind, zone):
     assert ((days > 20_000) & (days < 21_000)).all()
     three = AFCL(random_state=0).fit_clients([frame] * 3)
     assert np.array_equal(three.predict(frame), three.client_labels_[0])
-    assert three._result["dates"] == ["when"]
+    assert result_of(three)["dates"] == ["when"]
     three.save(tmp_path / "model")
     assert np.array_equal(
         AFCL.load(tmp_path / "model").predict(frame), three.client_labels_[0]
@@ -106,7 +107,7 @@ def test_results_say_what_was_done_to_how_many_cells_where(tmp_path, missing):
     tables["b"].loc[:4, "x1"] = np.nan
     tables["b"].loc[2:9, "c"] = None
     model = AFCL(missing=missing, random_state=0).fit_clients(tables)
-    a, b, c = model._result["sites"]
+    a, b, c = result_of(model)["sites"]
     assert "gaps" not in a
     assert "gaps" not in c
     filled = missing == "impute"
@@ -121,7 +122,11 @@ def test_results_say_what_was_done_to_how_many_cells_where(tmp_path, missing):
         "who"
     )
     pooled = AFCL(missing=missing, random_state=0).fit(rows, clients="who")
-    assert [s.get("gaps") for s in pooled._result["sites"]] == [None, b["gaps"], None]
+    assert [s.get("gaps") for s in result_of(pooled)["sites"]] == [
+        None,
+        b["gaps"],
+        None,
+    ]
 
 
 def test_small_clients_without_names_are_not_miscounted():
@@ -135,5 +140,5 @@ def test_small_clients_without_names_are_not_miscounted():
     with pytest.warns(SmallClientsWarning, match="^client 7 has 2 rows, fewer than 5"):
         model = AFCL(random_state=0).fit(np.concatenate(tables), clients=owners)
     assert any(
-        note.startswith("client 7 has 2 rows") for note in model._result["notes"]
+        note.startswith("client 7 has 2 rows") for note in result_of(model)["notes"]
     )

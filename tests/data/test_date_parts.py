@@ -65,12 +65,12 @@ def test_parts_are_those_of_the_calendar(moment):
 def test_opposite_times_are_as_far_apart_as_two_texts():
     (low, high), _ = part_bounds(["month"])
     assert 2 / (high - low) == ACROSS == 0.25
-    low, high = bounds_of(
+    lows, highs = bounds_of(
         ["visit year", "visit month sin"],
         [Feature("visit", ("year", "month"), parts=True)],
     )
-    assert np.isnan([low[0], high[0]]).all()
-    assert (low[1], high[1]) == (-1.0, 7.0)
+    assert np.isnan([lows[0], highs[0]]).all()
+    assert (lows[1], highs[1]) == (-1.0, 7.0)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -85,15 +85,15 @@ def test_files_become_parts(folder, stream):
     (feature,) = sites.features
     assert Feature.of(feature.content()) == feature
     if not stream:
-        (table,) = sites.tables
-        hours = np.arctan2(table.values[:, 2], table.values[:, 1]) * 24 / (2 * np.pi)
+        values = np.asarray(sites.tables[0].rows)
+        hours = np.arctan2(values[:, 2], values[:, 1]) * 24 / (2 * np.pi)
         assert (hours % 24).round(6).tolist() == [8, 0, 20, 8]
-        assert table.values[:, 3].tolist() == [2026, 2026, 2025, 2026]
+        assert values[:, 3].tolist() == [2026, 2026, 2025, 2026]
         content = site_contents(sites)[0].columns[1]
         assert (content.kind, content.levels) == ("date", ("hour", "year"))
         known = Embedding.of_names(sites.columns, sites.features)
         again = read_sites([path], missing="drop", embedding=known)
-        assert np.array_equal(again.tables[0].values, table.values)
+        assert np.array_equal(again.tables[0].values, values)
 
 
 def test_days_beside_parts_and_dates_that_count_as_days(folder):
@@ -188,3 +188,18 @@ def test_what_is_no_date_in_a_frame():
     assert np.isnan(rows_of(empty, embedding)).all()
     with pytest.raises(InputError, match="ordinal= and dates= both name 'seen'"):
         embedding_of([texts], 1, ordinal={"seen": ["a", "b"]}, dates=["seen"])
+
+
+def test_dates_written_as_texts_are_told_from_other_texts():
+    texts = [f"2026-07-{1 + i % 28:02d} {i % 24:02d}:00" for i in range(60)]
+    frame = pd.DataFrame({"x": np.arange(60.0), "seen": texts})
+    _, notes = embedding_of([frame], 1)
+    assert notes == [
+        "column 'seen' left out: dates; dates=['seen'] counts its days",
+    ]
+    frame["seen"] = [f"remark {i}" for i in range(60)]
+    _, (note,) = embedding_of([frame], 1)
+    assert "60 different texts" in note
+    frame["seen"] = ["same"] * 60
+    _, (note,) = embedding_of([frame], 1)
+    assert "says the same of all rows" in note

@@ -13,6 +13,7 @@ import pytest
 from afcl import AFCL
 from afcl.cli import main
 from afcl.data.suspicion import SPLITS
+from afcl.estimators.storage import result_of
 from afcl.exceptions import SuspicionWarning
 from afcl.runtime.splitting import splitting_columns
 
@@ -110,7 +111,7 @@ def test_a_fit_warns_of_it():
     with pytest.warns(SuspicionWarning, match="'coin' splits the clusters by itself"):
         model = AFCL(random_state=0).fit_clients([spots(seed) for seed in range(3)])
     assert model.n_clusters_ == 10
-    (told,) = model._result["suspicions"]
+    (told,) = result_of(model)["suspicions"]
     assert told["text"].endswith("there are probably 5; compare with an answer without")
 
 

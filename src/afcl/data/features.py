@@ -316,7 +316,9 @@ def agree(
             every[level_key(level)] += n
     values = sum(every.values())
     if any(site.mostly_dates for site in sites):
-        return None, [f"column {name!r} left out: dates; --date {name} counts its days"]
+        days = f"dates; --date {name} counts its days"
+        parts = f"--date '{name}=month|hour' parts of them"
+        return None, [f"column {name!r} left out: {days}, {parts}"]
     if any(site.all_differ for site in sites) or len(named) > MOST_LEVELS:
         what = f"{len(every)} different texts in {values} cells are no kinds of rows"
         return None, [f"column {name!r} left out: {what}"]

@@ -27,6 +27,8 @@ from afcl.data.spelling import by_column
 
 #: What declares an order, and dates, as messages call it.
 ORDINAL, DATES = "ordinal=", "dates="
+#: Texts that are looked at, whether they are dates.
+LOOKED_AT = 100
 
 
 def rows_of(frame: Any, embedding: Embedding, number: int = 1) -> Floats:
@@ -162,15 +164,27 @@ def embedding_of(
             if owners is not None:
                 cells = _by_owner(cells[0], owners)
             feature, said = agree(column, [texts_of(each) for each in cells], least)
-            notes += said
             if feature is None:
+                notes += _left_out(column, cells) or said
                 continue
+            notes += said
             features.append(feature)
         kept.append(column)
     if not kept:
         raise fail("no column is of numbers or categories; pass some that are")
     left = tuple(c for c in kept if c in in_days and c not in settled)
     return Embedding(tuple(kept), tuple(features), left), notes
+
+
+def _left_out(column: str, cells: Sequence[Sequence[str | None]]) -> list[str]:
+    """Say so if texts that are no kinds of rows are dates."""
+    import polars as pl
+
+    some = [cell for own in cells for cell in own if cell is not None][:LOOKED_AT]
+    if not some or days(pl.Series(column, some, dtype=pl.String))[1] is not None:
+        return []
+    how = f"{DATES}[{column!r}] counts its days"
+    return [f"column {column!r} left out: dates; {how}"]
 
 
 def _ordered(
