@@ -142,3 +142,11 @@ def test_small_clients_without_names_are_not_miscounted():
     assert any(
         note.startswith("client 7 has 2 rows") for note in result_of(model)["notes"]
     )
+
+
+@pytest.mark.parametrize("cell", ["red", pd.Timestamp("2026-07-01")])
+def test_texts_and_dates_need_columns_with_names(cell):
+    frame = pd.DataFrame({0: np.arange(20.0), 1: [cell] * 20})
+    for fit in (AFCL().fit, lambda X: AFCL().fit_clients([X] * 3)):
+        with pytest.raises(InputError, match="go by names, and these are numbers"):
+            fit(frame)

@@ -73,6 +73,11 @@ def embed(
         option = "ordinal=" if ordinal else "dates="
         why = f"{option} names columns of data frames" if declared else why
         raise InputError(f"{why}: pass frames only")
+    if not all(isinstance(name, str) for table in tables for name in table.columns):
+        raise InputError(
+            "columns of texts or dates go by names, and these are numbers: rename "
+            "them, frame.columns = frame.columns.astype(str)"
+        )
     first = set(tables[0].columns)
     for number, table in enumerate(tables, 1):
         other = sorted(map(str, first ^ set(table.columns)))
