@@ -100,9 +100,8 @@ def part_values(days: Floats, parts: Iterable[str]) -> Floats:
 
     Examples
     --------
-    >>> part_values(np.array([0.75, np.nan]), ["year", "hour"]).round(2)
-    array([[1970.,   -0.,   -1.],
-           [  nan,   nan,   nan]])
+    >>> part_values(np.array([0.5, np.nan]), ["year", "hour"]).round(2).tolist()
+    [[1970.0, -1.0, 0.0], [nan, nan, nan]]
     """
     known = ~np.isnan(days)
     moments = np.rint(np.where(known, days, 0.0) * DAY).astype("datetime64[ms]")
