@@ -168,7 +168,11 @@ def _no_noise(read: Sites[Table], chosen: dict[str, Any]) -> str:
     from afcl.gaps import has_gaps
 
     declared = tables.categories(chosen["category"])
-    found = [each.name for each in read.features if not declared.get(each.name)]
+    found = [
+        each.name
+        for each in read.features
+        if each.shares and not declared.get(each.name)
+    ]
     if found:
         return f"declare the levels of {found[0]}, --category '{found[0]}=LEVEL|LEVEL'"
     if any(has_gaps(table.values) for table in read.tables):

@@ -214,7 +214,9 @@ def _percent(share: float) -> str:
 def _value(value: float | str | None) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    return f"{value:.6g}"
+    text = f"{value:.6g}"
+    # Without its exponent a number would be another one.
+    return text if len(text) <= TABLE[-1][1] else f"{value:.3g}"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -235,7 +235,7 @@ def join(
         missing=missing,
         numeric_only=bool(numeric_only),
         categories=tables.categories(tables.items("--category", category)),
-        date=tables.items("--date", date),
+        date=_whole_dates(tables.items("--date", date)),
         names_key=_names_key(names_key),
         separator=separator,
         decimal=decimal,
@@ -273,6 +273,18 @@ def join(
 
 def _resolved(path: Path | None) -> str:
     return "" if path is None else str(path.resolve())
+
+
+def _whole_dates(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse parts of dates: between machines a date is a number of days."""
+    for name in names:
+        if "=" in name:
+            raise InputError(
+                f"--date {name}: parts of dates are for runs on one machine so far; "
+                f"give --date {name.partition('=')[0].strip()}, or write the parts "
+                "into columns of their own"
+            )
+    return names
 
 
 def _names_key(path: Path | None) -> str:

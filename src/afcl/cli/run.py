@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -225,7 +226,7 @@ def _clustered(
     from afcl.runtime.requirements import reads_in_parts, requirements
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
-    from afcl.runtime.simulate import rows_that_speak
+    from afcl.runtime.who_speaks import rows_that_speak
 
     check_device([], device)
     method, options, level = chosen_method(chosen)
@@ -328,7 +329,7 @@ def check_levels(
     found = [
         each.name
         for each in features
-        if not each.ordered and name_key(each.name) not in declared
+        if each.shares and name_key(each.name) not in declared
     ]
     if found:
         raise InputError(
@@ -346,8 +347,10 @@ def in_order(
     from afcl.data.spelling import by_column
     from afcl.exceptions import InputError
 
-    own = {name: (0.0, each.high) for each in features for name in each.columns}
-    public = {**by_column("--ranges", public, columns), **own}
+    public = by_column("--ranges", public, columns)
+    for each in features:
+        own = zip(each.columns, each.bounds, strict=True)
+        public |= {name: pair for name, pair in own if not isnan(pair[0])}
     lacking = [name for name in columns if name not in public]
     if lacking:
         raise InputError(

@@ -10,6 +10,7 @@ from afcl.reliance import (
     CLUSTERS,
     NO_CLUSTERS,
     confidence_words,
+    filled_words,
     levels_words,
     reliance_of,
     set_aside_words,
@@ -89,7 +90,8 @@ def in_words(result: dict[str, Any]) -> list[str]:
         lines.append(text + ".")
     lines += trust_in_words(result)
     aside = {site["name"]: site.get("set_aside", 0) for site in sites}
-    lines += [line for line in [set_aside_words(aside)] if line]
+    gaps = {site["name"]: site.get("gaps", {}) for site in sites}
+    lines += [line for line in [filled_words(gaps), set_aside_words(aside)] if line]
     lines.append(
         f"{result['rounds']} rounds, at most {most} "
         f"{'message' if most == 1 else 'messages'} a site, "

@@ -135,6 +135,7 @@ def _agreement(column: Floats) -> float:
         return 1.0
     n = float(values.size)
     seen = float((times * (times - 1.0)).sum() / (n * (n - 1.0)))
-    possible = (different[-1] - different[0]) / np.diff(different).min() + 1.0
+    with np.errstate(over="ignore"):  # a range may be larger than any number
+        possible = (different[-1] - different[0]) / np.diff(different).min() + 1.0
     held = n / column.size
     return held**2 * max(seen, 1.0 / float(possible)) + (1 - held) ** 2

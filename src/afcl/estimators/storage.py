@@ -295,7 +295,7 @@ def _embedding(known: dict[str, Any] | None) -> Embedding | None:
     if known is None:
         return None
     features = tuple(map(Feature.of, known["features"]))
-    return Embedding(tuple(known["columns"]), features)
+    return Embedding(tuple(known["columns"]), features, tuple(known.get("dates", ())))
 
 
 def _trust(known: dict[str, Any] | None) -> Trust | None:

@@ -24,6 +24,7 @@ from afcl.data.suspicion import (
     MOSTLY_EMPTY,
     SAME_ROWS,
     SENTINEL,
+    SPLITS,
     TWO_VALUES,
     ZERO,
     Suspicion,
@@ -54,6 +55,7 @@ ADVICE = {
     EXTREME: ("or use --scale", "or give scale='robust'"),
     TWO_VALUES: (", use --category", ", make it a category: texts in a frame"),
     MOSTLY_EMPTY: ("; compare with", "; compare with an answer without"),
+    SPLITS: ("; compare with", "; compare with an answer without"),
     SAME_ROWS: (": if it is the same file", ": if it is the same table, give it once"),
 }
 
@@ -92,11 +94,14 @@ def suspicions_in(
         found = [*_counters(few, whole, dates), *map(_at_least, found)]
     harmless = () if isinstance(scale, str) else (TWO_VALUES,)
     harmless = (EXTREME,) if scale == ROBUST else harmless
-    return [
-        replace(each, text=_advised(each))
-        for each in found
-        if each.is_serious and each.kind not in harmless
-    ]
+    return for_python(
+        [each for each in found if each.is_serious and each.kind not in harmless]
+    )
+
+
+def for_python(found: Sequence[Suspicion]) -> list[Suspicion]:
+    """Return findings with advice for Python."""
+    return [replace(each, text=_advised(each)) for each in found]
 
 
 def lines_for_user(found: Sequence[Suspicion]) -> list[str]:

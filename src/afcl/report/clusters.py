@@ -22,7 +22,8 @@ from afcl.report.markup import (
     tag,
 )
 from afcl.report.profile_facts import written
-from afcl.report.run_folder import MEMBER, RunFolder, SiteSummary
+from afcl.report.run_folder import MEMBER, RunFolder
+from afcl.report.site_facts import SiteSummary
 from afcl.report.svg import (
     WIDTH,
     Scale,
@@ -112,6 +113,7 @@ def _profile(run: RunFolder) -> Html:
     head += [tag("th", swatch(c), scope="col") for c in range(k)]
     rows = [_stabilities(run)] if run.trust and run.trust.stabilities else []
     rows += [_silhouettes(run)] if run.profiles else []
+    rows += [_times(name, where) for name, where in run.times.items()]
     for j in order.tolist():
         cells = [
             _cell(run, c, j, float(middle[j]), float(away[c, j]), most)
@@ -132,6 +134,11 @@ def _profile(run: RunFolder) -> Html:
         )
     if run.categories:
         legend += " Of a category it is the share of rows that have this level."
+    if run.times:
+        legend += (
+            " Of a part of a date that goes round it is the mean time, and how far the "
+            "rows agree on it; cos and sin are its place on the circle."
+        )
     if run.profiles:
         legend += (
             " Behind ± stands how far its rows spread around it; silhouette: how much "
@@ -169,6 +176,12 @@ def _stabilities(run: RunFolder) -> Html:
         cells.append(tag("td", sign, share, class_=class_, data_tip=tip))
     name = tag("th", "comes back", scope="row")
     return tag("tr", name, tag("td"), cells, class_="stability")
+
+
+def _times(name: str, where: tuple[str, ...]) -> Html:
+    """Return the row that says at which time of a year, week or day clusters are."""
+    cells = [tag("td", each, class_="mark") for each in where]
+    return tag("tr", tag("th", name, scope="row"), tag("td"), cells)
 
 
 def _silhouettes(run: RunFolder) -> Html:

@@ -114,6 +114,8 @@ class Site:
         self._view: Any = None
         #: Rows whose gaps cannot be filled well: they do not speak.
         self.set_aside = 0
+        #: Cells of every column that were filled in rows that speak; None: none was.
+        self.filled: Ints | None = None
 
     def answer(self, request: bytes) -> bytes:
         """Answer one request; one that makes no sense is refused in one line."""
@@ -219,6 +221,7 @@ class Site:
             raise RejectedMessage(NO_GAPS)
         filled = fill(table, _typical(terms.box), self._missing)
         self.set_aside = int((~filled.speak).sum())
+        self.filled = np.isnan(table[filled.speak]).sum(axis=0)
         return filled.rows[filled.speak]
 
     def _check_reach(self, box: Box, places: Ints | None) -> None:

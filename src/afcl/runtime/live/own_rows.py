@@ -15,13 +15,12 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.core.terms import DECLARED, HASHED, MOST_LEVELS, Category, Terms
+from afcl.data.encoding import places_of, spread_out
 from afcl.data.features import (
     Embedding,
     Feature,
     Texts,
     level_key,
-    places_of,
-    spread_out,
 )
 from afcl.data.sites import SiteTable
 from afcl.data.tables import Table
