@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import afcl
+from afcl.kernels.sweeping import nothing_swept
 
 CALLEE = """
 from afcl.kernels.compiling import compiled
@@ -125,3 +127,15 @@ def test_code_on_disk_is_loaded_without_a_compilers_knowledge(copied):
     command = f"{ASK}; {KNOWS}"
     assert copied.ask(command) == [12, 0, 1]
     assert copied.ask(command) == [12, 1, 0]
+
+
+@pytest.mark.parametrize("swept", [True, False])
+def test_nothing_is_swept_while_loading(swept):
+    was = gc.isenabled()
+    (gc.enable if swept else gc.disable)()
+    try:
+        with nothing_swept():
+            assert not gc.isenabled()
+        assert gc.isenabled() == swept
+    finally:
+        (gc.enable if was else gc.disable)()

@@ -22,6 +22,8 @@ from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.runtime.nrt import rtsys
 
+from afcl.kernels.sweeping import nothing_swept
+
 #: Bytes of the sources' digest.
 DIGEST = 6
 
@@ -64,8 +66,8 @@ class _Cache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code for a signature, None where there is none on disk."""
         parent: Any = self
-        rtsys.initialize(target_context)
-        with parent._guard_against_spurious_io_errors():
+        with nothing_swept(), parent._guard_against_spurious_io_errors():
+            rtsys.initialize(target_context)
             return parent._load_overload(sig, target_context)
 
 
