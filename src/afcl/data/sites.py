@@ -212,16 +212,9 @@ def open_sites(
         )
     paths = [Path(path) for path in places]
     names = site_names(paths)
-    dialect = dialect.checked()
-    looked_at = [site_files(path, dialect) for path in paths]
     wanted = tuple(columns or ()) if embedding is None else embedding.columns
     asked = ColumnRequest(wanted, tuple(drop), id_column, missing not in KEEPING)
-    sites, asked, notes = matched(looked_at, asked)
-    for site in sites:
-        site.check()
-    sites = with_marks(sites, nothing_in(dialect.null))
-    common, left_out = (settled_columns if embedding else common_columns)(sites, asked)
-    notes = [note for site in sites for note in site.notes] + notes + left_out
+    sites, common, asked, notes = look_at(paths, asked, dialect, embedding is not None)
     if stream and whole:
         raise fail(f"--stream: {whole} needs all rows in memory; leave --stream out")
     if stream is None:
@@ -266,6 +259,25 @@ def open_sites(
         tables = read_all(settled)
     notes += [note for table in tables for note in table.notes]
     return Sites(tables, tuple(notes), settled.features, settled.dates)
+
+
+def look_at(
+    paths: Sequence[Path], asked: ColumnRequest, dialect: Dialect, settled: bool
+) -> tuple[list[SiteFiles], tuple[str, ...], ColumnRequest, list[str]]:
+    """Look into the sites' files as far as to their columns.
+
+    Returns the sites, the columns that count (`settled`: those that are asked for, also
+    where a site lacks some), what is asked for by the names that are in use, and notes.
+    """
+    dialect = dialect.checked()
+    looked_at = [site_files(path, dialect) for path in paths]
+    sites, asked, notes = matched(looked_at, asked)
+    for site in sites:
+        site.check()
+    sites = with_marks(sites, nothing_in(dialect.null))
+    common, left_out = (settled_columns if settled else common_columns)(sites, asked)
+    said = [note for site in sites for note in site.notes]
+    return sites, common, asked, said + notes + left_out
 
 
 class _Declared(NamedTuple):
