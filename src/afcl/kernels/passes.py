@@ -13,6 +13,7 @@ from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import add_up, squared
 from afcl.kernels.reference import Tally, in_order
+from afcl.kernels.singles import is_of_use, nearest_by_single, single_for
 from afcl.kernels.slabs import Axes, axes_between, count_rows, mirror, slabs_of_rows
 from afcl.kernels.threads import in_ranges, matrix_products
 from afcl.kernels.tiles import (
@@ -107,7 +108,11 @@ def _tally_blocks(
     tile = tile_for(X.shape[0], centers)
     rows = tile.distances.shape[1]
     near = nearest_for(rows)
-    kept = kept_in_plane(tile, bounds[1]) if scores[0] == 0 else 0
+    alone = bounds[1] if scores[0] == 0 else 0  # of these the nearest is asked only
+    single = single_for(X, centers[:alone], rows)
+    kept = kept_in_plane(tile, alone)
+    if is_of_use(X, centers, single):
+        kept = alone
     counts, firsts, seconds, totals, slabs = out
     for place in range(first, last):
         behind = min(X.shape[0], (place + 1) * block)
@@ -119,13 +124,16 @@ def _tally_blocks(
             for segment in range(scores.shape[0]):
                 begin, end = bounds[segment], bounds[segment + 1]
                 score = scores[segment]
-                if begin < kept:
+                if begin < kept and tile.wide:
+                    about = (single, near.label, near.best)
+                    nearest_by_single(X, start, stop, centers[:kept], *about)
+                elif begin < kept:
                     nearest_in_plane(
                         tile.columns, centers, begin, end, near.label, near.best
                     )
                 else:
                     rank(tile.distances, begin, end, score, spreads, near)
-                if tile.wide:
+                if tile.wide and begin >= kept:
                     _refine(here, centers, near)
                 _add_rows(here, centers, near.label, near.best, *sums_of_block)
                 if score > 0:
@@ -201,6 +209,13 @@ def _assign_rows(
 ) -> None:
     """Nearest centre and squared distance (OUT) of rows `first` to `last`."""
     k = centers.shape[0]
+    single = single_for(X, centers, TILE)
+    if is_of_use(X, centers, single):
+        for start in range(first, last, TILE):
+            stop = min(last, start + TILE)
+            here = (labels[start:stop], gaps[start:stop])
+            nearest_by_single(X, start, stop, centers, single, *here)
+        return
     tile = tile_for(X.shape[0], centers)
     rows = tile.distances.shape[1]
     own, best = np.zeros(rows, dtype=np.int64), np.zeros(rows)
