@@ -13,7 +13,14 @@ from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import add_up, squared
 from afcl.kernels.reference import Tally, in_order
-from afcl.kernels.singles import is_of_use, nearest_by_single, single_for
+from afcl.kernels.singles import (
+    Turned,
+    is_of_use,
+    label_turned,
+    nearest_by_single,
+    single_for,
+    turned,
+)
 from afcl.kernels.slabs import Axes, axes_between, count_rows, mirror, slabs_of_rows
 from afcl.kernels.threads import in_ranges, matrix_products
 from afcl.kernels.tiles import (
@@ -303,22 +310,28 @@ def lloyd(
 ) -> tuple[Floats, Ints]:
     """Weighted Lloyd from `centers`; a centre without mass stays where it is."""
     with matrix_products(is_wide(*X.shape, centers.shape[0])):
-        return lloyd_rows(readable(X), weights, centers, max_iter)
+        X = readable(X)
+        known = turned(X, centers.shape[0])
+        return lloyd_rows(X, known, weights, centers, max_iter)
 
 
 @_compiled
 def lloyd_rows(
-    X: Floats, weights: Floats, centers: Floats, max_iter: int
+    X: Floats, known: Turned, weights: Floats, centers: Floats, max_iter: int
 ) -> tuple[Floats, Ints]:
-    """Do it in one thread."""
+    """Do it in one thread; `known` are the rows for as many centres or more."""
     n, k = X.shape[0], centers.shape[0]
     centers = centers.copy()
     labels, moved = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     mass, total, gaps = np.empty(k), np.empty(centers.shape), np.empty(n)
+    by_single = known.tiles.shape[0] > 0 and is_wide(n, centers.shape[1], k)
     _assign_rows(X, 0, n, centers, labels, gaps)
     for _ in range(max_iter):
         move(X, weights, labels, k, centers, mass, total)
-        _assign_rows(X, 0, n, centers, moved, gaps)
+        if by_single:
+            by_single = label_turned(X, known, centers, moved)
+        else:
+            _assign_rows(X, 0, n, centers, moved, gaps)
         changed = False
         for row in range(n):
             if moved[row] != labels[row]:

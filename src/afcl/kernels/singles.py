@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
-from afcl.kernels.tiles import apart_in_any_order, is_wide
+from afcl.kernels.tiles import TILE, apart_in_any_order, is_wide
 
 #: What a number of 32 bits can be wrong by, as a share of it.
 ROUNDING = 2.0**-24
@@ -63,16 +63,7 @@ def single_for(X: Floats, centers: Floats, rows: int) -> Single:
     for center in range(size):
         for feature in range(d):
             middle[feature] += centers[center, feature] / k
-    factors = np.empty((size, d + 1), dtype=np.float32)
-    farthest = 0.0
-    for center in range(size):
-        square = 0.0
-        for feature in range(d):
-            value = centers[center, feature] - middle[feature]
-            factors[center, feature] = -2.0 * value
-            square += value * value
-        factors[center, d] = square
-        farthest = max(farthest, np.sqrt(square))
+    factors, farthest = _factors(centers[:size], middle)
     return Single(
         middle,
         farthest,
@@ -83,6 +74,33 @@ def single_for(X: Floats, centers: Floats, rows: int) -> Single:
         np.zeros(rows, dtype=np.float32),
         np.zeros(rows, dtype=np.float32),
     )
+
+
+@_compiled
+def _factors(centers: Floats, middle: Floats) -> tuple[Singles, float]:
+    """Return -2 c' and |c'|^2 of all centres, and how far one is out at most."""
+    k, d = centers.shape
+    factors, farthest = np.empty((k, d + 1), dtype=np.float32), 0.0
+    for center in range(k):
+        square = 0.0
+        for feature in range(d):
+            value = centers[center, feature] - middle[feature]
+            factors[center, feature] = -2.0 * value
+            square += value * value
+        factors[center, d] = square
+        farthest = max(farthest, np.sqrt(square))
+    return factors, farthest
+
+
+@_compiled
+def _anew(row: Floats, centers: Floats, own: int, least: float) -> tuple[int, float]:
+    """Return the nearest centre by differences, of several the first, and how far."""
+    for center in range(centers.shape[0]):
+        value = apart_in_any_order(row, centers[center])
+        if value < least or (value == least and center < own):
+            least = value
+            own = center
+    return own, least
 
 
 @_compiled
@@ -177,10 +195,69 @@ def nearest_by_single(
         own = int(single.label[place])
         least = apart_in_any_order(row, centers[own])
         if _in_doubt(single, place, least):
-            for center in range(centers.shape[0]):
-                value = apart_in_any_order(row, centers[center])
-                if value < least or (value == least and center < own):
-                    least = value
-                    own = center
+            own, least = _anew(row, centers, own, least)
         label[place] = own
         best[place] = least
+
+
+# ------------------------------------------------------------------ again and again
+
+
+class Turned(NamedTuple):
+    """Rows in 32 bits, tile by tile with features first, for centres that move.
+
+    As seen from their `middle`, `longest` being how far from it one is at most; the
+    last line of every tile is 1. There are no tiles where nothing is done in 32 bits.
+    """
+
+    middle: Floats
+    longest: float
+    tiles: Singles
+
+
+@_compiled
+def turned(X: Floats, k: int) -> Turned:
+    """Return the rows for at most k centres."""
+    n, d = X.shape
+    number = -(-n // TILE) if is_wide(n, d, k) and d <= k else 0
+    middle, longest = np.zeros(d), 0.0
+    tiles = np.zeros((number, d + 1, TILE), dtype=np.float32)
+    for row in range(min(n, number * TILE)):
+        for feature in range(d):
+            middle[feature] += X[row, feature] / n
+    for tile in range(number):
+        columns = tiles[tile]
+        for place in range(TILE):
+            columns[d, place] = 1.0
+        for place in range(min(TILE, n - tile * TILE)):
+            row = X[tile * TILE + place]
+            for feature in range(d):
+                columns[feature, place] = row[feature] - middle[feature]
+            longest = max(longest, np.sqrt(apart_in_any_order(row, middle)))
+    return Turned(middle, longest, tiles)
+
+
+@_compiled
+def label_turned(X: Floats, known: Turned, centers: Floats, labels: Ints) -> bool:
+    """Find the nearest centre (OUT) of all rows; whether few of them were in doubt."""
+    (k, d), n = centers.shape, X.shape[0]
+    factors, farthest = _factors(centers, known.middle)
+    distances = np.zeros((k, TILE), dtype=np.float32)
+    label = np.zeros(TILE, dtype=np.int32)
+    best, second = np.zeros(TILE, dtype=np.float32), np.zeros(TILE, dtype=np.float32)
+    most = farthest * (farthest + 2.0 * known.longest)
+    reach = 2.0 * ROUNDING * (d + 1 + MORE_ROUNDINGS) * most
+    doubts = 0
+    for tile in range(known.tiles.shape[0]):
+        np.dot(factors, known.tiles[tile], distances)
+        _two_least(distances, label, best, second)
+        start = tile * TILE
+        for place in range(min(TILE, n - start)):
+            labels[start + place] = label[place]
+            if not second[place] - best[place] > reach:
+                doubts += 1
+                least = apart_in_any_order(X[start + place], centers[label[place]])
+                own, _ = _anew(X[start + place], centers, int(label[place]), least)
+                labels[start + place] = own
+    few: bool = doubts * ONE_OF <= n
+    return few
