@@ -7,6 +7,8 @@ Run it with a Python that has PyTorch for CUDA (and NumPy; Numba if it is there)
 
 Rows are drawn on the card. A pass is timed from the call until its sums are in main
 memory, as the median of five; a run from the tensors to everybody's labels, k unknown.
+Without Numba the server's reference kernels take most of a run: then every run is timed
+once, without a warm-up.
 """
 
 from __future__ import annotations
@@ -60,9 +62,10 @@ def rows_of(n: int, d: int, seed: int = 0) -> Any:
     return rows
 
 
-def timed(work: Callable[[], Any], repeats: int = 5) -> float:
+def timed(work: Callable[[], Any], repeats: int = 5, warm: bool = True) -> float:
     """Return the median of milliseconds, after a warm-up."""
-    work()
+    if warm:
+        work()
     taken = []
     for _ in range(repeats):
         torch.cuda.synchronize()
@@ -73,17 +76,21 @@ def timed(work: Callable[[], Any], repeats: int = 5) -> float:
     return statistics.median(taken)
 
 
+def compiled() -> bool:
+    """Whether the server's kernels are compiled ones."""
+    choice = os.environ.get("AFCL_KERNELS", "auto")
+    return importlib.util.find_spec("numba") is not None and choice != "reference"
+
+
 def used() -> None:
     """Say on what, and with what, everything below was measured."""
     about = torch.cuda.get_device_properties(0)
     print(f"{about.name}, {about.total_memory / 2**30:.0f} GiB; {platform.machine()}")
     known = f"PyTorch {torch.__version__}, NumPy {np.__version__}, Python "
     print(known + platform.python_version())
-    choice = os.environ.get("AFCL_KERNELS", "auto")
-    there = importlib.util.find_spec("numba") is not None and choice != "reference"
     print(
         "server: compiled kernels (Numba)"
-        if there
+        if compiled()
         else "server: reference kernels (NumPy), as there is no Numba or none is wanted"
     )
 
@@ -112,14 +119,17 @@ def one_pass(n: int, d: int, k: int) -> tuple[float, ...]:
     centers = centers_among(rows, k)
     spreads, sizes = np.full(k, 0.02), np.full(k, 1000.0)
 
-    def scored(score: int) -> None:
-        fused.asked(centers, spreads, sizes, False).run(SCORE=score)
+    def launched(ask: Any, score: int) -> None:
+        ask.run(SCORE=score)
+        ask.sums()
 
-    def launched(score: int) -> float:
-        ask = fused.asked(centers, spreads, sizes, False)
-        return timed(lambda: ask.run(SCORE=score))
-
-    return launched(2), timed(lambda: scored(2)), launched(0), timed(rows.sum)
+    ready = fused.asked(centers, spreads, sizes)
+    return (
+        timed(lambda: launched(ready, 2)),
+        timed(lambda: launched(fused.asked(centers, spreads, sizes), 2)),
+        timed(lambda: launched(ready, 0)),
+        timed(rows.sum),
+    )
 
 
 def checked() -> None:
@@ -130,7 +140,7 @@ def checked() -> None:
         scaled = (rows - low) / span
         centers = centers_among(scaled, k)
         spreads, sizes = np.full(k, 0.02), np.full(k, 1000.0)
-        ask = FusedPasses(scaled).asked(centers, spreads, sizes, False)
+        ask = FusedPasses(scaled).asked(centers, spreads, sizes)
         ask.run(SCORE=2)
         counts, firsts, *_ = ask.sums()
         exact = reference.tally(
@@ -141,31 +151,31 @@ def checked() -> None:
         due = exact[1] / np.maximum(exact[0], 1)[:, None]
         weight = exact[0] / exact[0].sum()
         off = float((np.abs(means - due).max(axis=1) * weight).sum())
-        totals = np.abs(ask.totals.cpu().numpy() - exact[3][0]).max() / len(scaled)
+        totals = np.abs(ask.totals() - exact[3][0]).max() / len(scaled)
         moved = int(np.abs(counts - exact[0]).sum() / 2)
         print(f"checked, {d} columns, {k} centres, 400,000 rows: {moved} at another "
               f"centre, means off by {off:.1e} of the range (mean over rows), "
               f"silhouettes by {totals:.1e}", flush=True)  # fmt: skip
 
 
-def runs(sizes: list[int]) -> None:
+def runs(sizes: list[int], levels: list[str]) -> None:
     """Time whole runs of four sites, k unknown."""
     print("\n| rows in 4 sites x 16 | level | seconds | k | most memory / rows |")
     print("|---|---|---|---|---|")
     warm = [rows_of(200_000, 16, seed) for seed in range(4)]
-    for level in LEVELS:
+    for level in levels if compiled() else []:
         spec = Spec(get_method("afcl"), {"privacy": level}, 0)
         simulate(spec, in_place(warm))
     del warm
     for n in sizes:
         sites = [rows_of(n // 4, 16, seed) for seed in range(4)]
-        for level in LEVELS:
+        for level in levels:
             spec = Spec(get_method("afcl"), {"privacy": level}, 0)
             gc.collect()  # what a run before has left
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             taken = []
-            for _ in range(3 if n < 1e9 else 2):
+            for _ in range((5 if n < 1e9 else 2) if compiled() else 1):
                 torch.cuda.synchronize()
                 start = time.perf_counter()
                 outcome = simulate(spec, in_place(sites))
@@ -257,14 +267,18 @@ def rivals(n: int, d: int) -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-def sweep(n: int, most: int = 50) -> None:
+def sweep(n: int, levels: list[str], most: int = 50) -> None:
     """Time a whole run beside k-means for k = 2 to 10 on all rows, one start each."""
     sites = [rows_of(n // 4, 16, seed) for seed in range(4)]
     print(f"\n| {n:,} x 16, all of it | seconds |")
     print("|---|---|")
-    for level in LEVELS:
+    repeats = 3 if compiled() else 1
+    for level in levels:
         spec = Spec(get_method("afcl"), {"privacy": level}, 0)
-        taken = timed(lambda: simulate(spec, in_place(sites)), 3)  # noqa: B023
+        taken = timed(
+            lambda: simulate(spec, in_place(sites)),  # noqa: B023
+            repeats, compiled(),
+        )  # fmt: skip
         print(f"| AFCL, 4 sites, k unknown, {level} | {taken / 1e3:.2f} |", flush=True)
     rows = torch.cat(sites)
     fused = FusedPasses(rows)
@@ -293,8 +307,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="checked,passes,rivals,sweep,runs")
     parser.add_argument("--rows", default="1e8,1e9", help="Rows of the whole runs.")
+    parser.add_argument("--levels", default=",".join(LEVELS), help="Of whole runs.")
     chosen = parser.parse_args()
-    parts = chosen.only.split(",")
+    parts, levels = chosen.only.split(","), chosen.levels.split(",")
     used()
     if "checked" in parts:
         checked()
@@ -304,9 +319,9 @@ def main() -> None:
         rivals(100_000_000, 16)
     torch.cuda.empty_cache()
     if "sweep" in parts:
-        sweep(10_000_000)
+        sweep(10_000_000, levels)
     if "runs" in parts:
-        runs([int(float(n)) for n in chosen.rows.split(",")])
+        runs([int(float(n)) for n in chosen.rows.split(",")], levels)
 
 
 if __name__ == "__main__":

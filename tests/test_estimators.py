@@ -447,6 +447,7 @@ class TestPresets:
 
 
 class TestSaving:
+    @pytest.mark.filterwarnings("ignore::afcl.exceptions.SuspicionWarning")
     def test_walls_are_kept(self, tmp_path):
         """Far rows of one client alone are labelled as they were."""
         rng = np.random.default_rng(0)

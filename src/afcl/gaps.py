@@ -26,9 +26,11 @@ OPEN = 0.4
 #: Rows that are filled together.
 TOGETHER = 256
 
-#: Ways to deal with gaps that keep rows which have some: those that can be filled well
-#: speak, or those without gaps only.
-IMPUTE, AVAILABLE = "impute", "available"
+# Ways to deal with gaps that keep rows which have some.
+#: Rows whose gaps can be filled well speak.
+IMPUTE = "impute"
+#: Only rows without gaps speak.
+AVAILABLE = "available"
 #: The same, and what each leaves open.
 KEEPING = {IMPUTE: OPEN, AVAILABLE: 0.0}
 
@@ -153,10 +155,10 @@ def _from_donors(
         # Of equally near ones the first, which is a random one.
         nearest = np.argsort(squares[:, held], axis=1, kind="stable")[:, :DONORS]
         known = np.isfinite(np.take_along_axis(squares[:, held], nearest, axis=1))
-        given = donors[held, column][nearest]
+        values_of_donors = donors[held, column][nearest]
         enough = known.all(axis=1)
-        values[enough, column] = given[enough].mean(axis=1)
-        variance = given[enough].var(axis=1, ddof=1)
+        values[enough, column] = values_of_donors[enough].mean(axis=1)
+        variance = values_of_donors[enough].var(axis=1, ddof=1)
         left_open[enough, column] = np.minimum(spread[column], variance)
     return values, left_open
 

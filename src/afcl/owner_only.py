@@ -16,7 +16,8 @@ from afcl.durable import part_of_this_process, replacing
 
 #: What nobody but the owner may do with anything that is made.
 UMASK = 0o077
-_FILE, _FOLDER = 0o600, 0o700
+_FILE = 0o600
+_FOLDER = 0o700
 
 
 def owner_only(path: str, flags: int) -> int:

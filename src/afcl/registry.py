@@ -121,9 +121,14 @@ INDICES = {
     )
 }
 
-#: What clusters may look like: round, whatever hangs together, or whichever of the two
-#: is seen.
-SHAPES = (CONVEX, CONNECTED, EITHER) = ("convex", "connected", "auto")
+#: Round clusters.
+CONVEX = "convex"
+#: Clusters of whatever hangs together.
+CONNECTED = "connected"
+#: Whichever of the two is seen.
+EITHER = "auto"
+#: What clusters may look like.
+SHAPES = (CONVEX, CONNECTED, EITHER)
 #: What is looked for where nobody says so.
 SHAPE = EITHER
 

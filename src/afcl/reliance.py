@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-#: What is found: clusters, none, or it cannot be told.
-CLUSTERS, NO_CLUSTERS, UNCLEAR = "clusters", "none", "unclear"
+# Verdicts, as they stand in result.json.
+CLUSTERS = "clusters"
+NO_CLUSTERS = "none"
+#: It cannot be told.
+UNCLEAR = "unclear"
 
 #: A k that comes out of so many of the resamples can be relied on,
 SURE = 0.9
@@ -158,6 +161,30 @@ def no_part_words(n_rows: int) -> str:
     if n_rows:
         return "it takes no part, and its rows are labelled by the others' clusters"
     return "it takes no part, and has no row that could be labelled"
+
+
+def filled_words(gaps: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
+    """Say how many cells of every site had no value, and how many of them were filled.
+
+    Examples
+    --------
+    >>> filled_words({"north": {"age": {"cells": 3, "filled": 2}}, "south": {}})
+    '2 of 3 cells without a value were filled (north 2 of 3).'
+    >>> filled_words({"north": {"age": {"cells": 1, "filled": 0}}})
+    ''
+    """
+    sites = {
+        name: [sum(each[what] for each in own.values()) for what in ("filled", "cells")]
+        for name, own in gaps.items()
+    }
+    filled = sum(some for some, _ in sites.values())
+    if not filled:
+        return ""
+    every = sum(cells for _, cells in sites.values())
+    told = [f"{name} {n:,} of {of:,}" for name, (n, of) in sites.items() if of]
+    where = ", ".join(told[:OTHERS]) + (", …" if told[OTHERS:] else "")
+    are = "cells without a value were" if every > 1 else "cell without a value was"
+    return f"{filled:,} of {every:,} {are} filled ({where})."
 
 
 def set_aside_words(rows: Mapping[str, int]) -> str:

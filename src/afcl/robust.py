@@ -47,8 +47,8 @@ def quantiles_of(X: Floats) -> Floats:
         held = column[~np.isnan(column)]
         if held.size:
             # Rounding must not lead outside of the extremes.
-            told = np.quantile(held, SHARES)
-            found[:, place] = np.clip(told, held.min(), held.max())
+            quantiles = np.quantile(held, SHARES)
+            found[:, place] = np.clip(quantiles, held.min(), held.max())
     return found
 
 
@@ -65,15 +65,15 @@ def robust_box(ranges: Sequence[Ranges]) -> tuple[Box, list[Stretch]]:
     >>> box.low, box.span.round(6)
     (array([0.]), array([117.5]))
     """
-    told = np.array([each.quantiles for each in ranges], dtype=np.float64)
-    _, found = supported_box(told[:, 0], told[:, -1])
-    weights = np.repeat(_weights(ranges)[:, None], told.shape[2], axis=1)
-    weights[np.isnan(told[:, 0])] = 0.0
+    quantiles = np.array([each.quantiles for each in ranges], dtype=np.float64)
+    _, found = supported_box(quantiles[:, 0], quantiles[:, -1])
+    weights = np.repeat(_weights(ranges)[:, None], quantiles.shape[2], axis=1)
+    weights[np.isnan(quantiles[:, 0])] = 0.0
     # Of two clients nobody can say which one is wrong.
     for stretch in found if len(ranges) > 2 else []:
         weights[list(stretch.clients), stretch.column] = 0.0
-    low = mixed_quantile(told, weights, TAIL)
-    high = mixed_quantile(told, weights, 1 - TAIL)
+    low = mixed_quantile(quantiles, weights, TAIL)
+    high = mixed_quantile(quantiles, weights, 1 - TAIL)
     counts = weights > 0
     least = np.where(counts, [each.low for each in ranges], np.inf).min(axis=0)
     most = np.where(counts, [each.high for each in ranges], -np.inf).max(axis=0)
@@ -89,12 +89,12 @@ def _weights(ranges: Sequence[Ranges]) -> Floats:
     return weights if weights.sum() > 0 else np.ones_like(rows)
 
 
-def mixed_quantile(told: Floats, weights: Floats, share: float) -> Floats:
+def mixed_quantile(quantiles: Floats, weights: Floats, share: float) -> Floats:
     """Return a quantile of the mixture of all clients, for every column.
 
     Parameters
     ----------
-    told : ndarray of shape (n_clients, n_shares, n_features)
+    quantiles : ndarray of shape (n_clients, n_shares, n_features)
         Everybody's quantiles.
     weights : ndarray of shape (n_clients, n_features)
         How much each counts; 0 where it has told none.
@@ -110,7 +110,7 @@ def mixed_quantile(told: Floats, weights: Floats, share: float) -> Floats:
     """
     shares = weights / weights.sum(axis=0)
     # A quarter of the largest numbers there are still has a difference.
-    known = np.where(weights[:, None, :] > 0, told / 4, np.nan)
+    known = np.where(weights[:, None, :] > 0, quantiles / 4, np.nan)
     low, high = np.nanmin(known, axis=(0, 1)), np.nanmax(known, axis=(0, 1))
     known = np.where(np.isnan(known), high, known)
     for _ in range(HALVINGS):
@@ -121,11 +121,12 @@ def mixed_quantile(told: Floats, weights: Floats, share: float) -> Floats:
     return np.asarray(high * 4)
 
 
-def _share_below(told: Floats, x: Floats) -> Floats:
+def _share_below(quantiles: Floats, x: Floats) -> Floats:
     """Return what part of each client's rows lies at `x` or below, in every column."""
-    below = SHARES[0] * (x >= told[:, 0]) + (1 - SHARES[-1]) * (x >= told[:, -1])
+    lowest, highest = quantiles[:, 0], quantiles[:, -1]
+    below = SHARES[0] * (x >= lowest) + (1 - SHARES[-1]) * (x >= highest)
     for place, (share, upper) in enumerate(zip(SHARES, SHARES[1:], strict=False)):
-        start, end = told[:, place], told[:, place + 1]
+        start, end = quantiles[:, place], quantiles[:, place + 1]
         wide = end > start
         within = np.clip((x - start) / np.where(wide, end - start, 1.0), 0.0, 1.0)
         below += (upper - share) * np.where(wide, within, x >= start)

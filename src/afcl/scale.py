@@ -259,12 +259,12 @@ def supported_box(lows: Floats, highs: Floats) -> tuple[Box, list[Stretch]]:
         for column in _suspicious(lows, highs)
         for stretch in _stretches(int(column), lows[:, column], highs[:, column])
     ]
-    told = found if lows.shape[0] > 2 else []
-    for stretch in told:
+    stretches = found if lows.shape[0] > 2 else []
+    for stretch in stretches:
         lows[stretch.clients, stretch.column] = np.inf
         highs[stretch.clients, stretch.column] = -np.inf
     box = box_of_ends(lows.min(axis=0), highs.max(axis=0))
-    return replace(box, walls=True if told else None), found
+    return replace(box, walls=True if stretches else None), found
 
 
 def _most_wrong(n: int) -> int:

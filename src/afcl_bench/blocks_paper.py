@@ -125,13 +125,13 @@ def printed_shares(frame: pl.DataFrame) -> Iterator[Table]:
 
 def _printed_rivals(frame: pl.DataFrame) -> Table:
     figures = published()
-    given = frame.filter(group=KNOWN)
+    told_k = frame.filter(group=KNOWN)
     rows = []
-    for name in kinds(given, "dataset"):
+    for name in kinds(told_k, "dataset"):
         line = [name]
         for method in SIX:
             middle, _ = figures[plain(name), method, "sc"]
-            ours = values(given.filter(dataset=name, method=method), "sc")
+            ours = values(told_k.filter(dataset=name, method=method), "sc")
             line.append(f"{number(middle)} / {number(mean(ours))}")
         rows.append(tuple(line))
     return Table(
@@ -154,7 +154,8 @@ def default_squared(frame: pl.DataFrame) -> Iterator[Table]:
             middle, _ = figures[plain(name), PUBLISHED, measure]
             found = counted(group, own)
             holds = bool(mean(found) >= middle)
-            held[measure] += holds and plain(name) == name
+            if holds and plain(name) == name:
+                held[measure] += 1
             line += [number(middle), mean_std(found), "yes" if holds else "**no**"]
         rows.append((*line, range_of_k(group)))
     total = len([name for name in runs if plain(name) == name])

@@ -16,10 +16,14 @@ from afcl_bench.frame import parts
 from afcl_bench.store import DONE
 from afcl_bench.tables import NONE, Table, number
 
-#: Splits: the sites as they are, and all rows in one place.
-SITES, POOLED = "sites", "pooled"
-#: How names of such data begin, and how they end where categories and gaps are kept.
-PREFIX, MIXED = "sites:", ":mixed"
+#: The split into the sites as they are.
+SITES = "sites"
+#: The split with all rows in one place.
+POOLED = "pooled"
+#: How names of such data begin,
+PREFIX = "sites:"
+#: and how they end where categories and gaps are kept.
+MIXED = ":mixed"
 
 
 def sites(frame: pl.DataFrame) -> Iterator[Table]:
@@ -37,12 +41,12 @@ def _of_set(name: str, frame: pl.DataFrame) -> Table:
         apart = runs.filter(split=SITES)
         if not apart.height:
             continue
-        told = ", told k*" if group == KNOWN else _setting(options)
+        known_k = ", told k*" if group == KNOWN else _setting(options)
         mixed = ", with categories and gaps" if dataset.endswith(MIXED) else ""
         answered = apart.filter(status=DONE).height
         rows.append(
             (
-                f"{method}{told}{mixed}",
+                f"{method}{known_k}{mixed}",
                 f"{answered} of {apart.height}",
                 range_of_k(apart) if answered else str(apart["reason"][0]),
                 entry(apart, "ari") if _has_classes(frame) else NONE,

@@ -23,8 +23,10 @@ CALLED = {
 }
 #: The group of runs on generated mixtures; all others are on data sets.
 MIXTURES = "mixtures"
-#: The participation of runs in which everybody is there, and how tables say so.
-PRESENT, ALL = "always", ", everybody present"
+#: The participation of runs in which everybody is there,
+PRESENT = "always"
+#: and how tables say so.
+ALL = ", everybody present"
 #: A rival is better where its mean silhouette is so much larger.
 BETTER = 0.01
 
@@ -128,8 +130,8 @@ def _lost(sets: pl.DataFrame, splits: list[str]) -> Table:
             ]
             if better:
                 score, method, group, kept = max(better, key=lambda each: each[0])
-                told = " (told k*)" if group == KNOWN else ""
-                ks = f"{range_of_k(kept)}{told}"
+                known_k = " (told k*)" if group == KNOWN else ""
+                ks = f"{range_of_k(kept)}{known_k}"
                 count = str(len(better))
                 line = (number(own), str(method), number(score), ks, count)
                 rows.append((name, called(split), *line))

@@ -32,9 +32,8 @@ from afcl._typing import Bools, Floats, Ints
 from afcl.data.errors import MISSING, excerpt, fail
 from afcl.data.files import read_frame
 from afcl.data.synthetic import make_mixture, make_sd1, make_sd2, random_mixture
-from afcl_bench.fetch import checksum, class_codes, fetched
+from afcl_bench.fetch import class_codes, fetched
 from afcl_bench.site_tables import SITES, read_sites
-from afcl_bench.sources import SOURCES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -101,8 +100,6 @@ class Reading:
         Leading columns that are left out.
     n_columns : int or None
         Features that the file must have, where some are left out.
-    checksum : str or None
-        Of the content, where it is not that of the whole file.
     """
 
     file: str
@@ -110,7 +107,6 @@ class Reading:
     k: int | None = None
     n_skipped: int = 0
     n_columns: int | None = None
-    checksum: str | None = None
 
 
 #: The paper's sets. A row without a value is left out of every one of them.
@@ -129,7 +125,6 @@ READINGS = {
         "The first column is left out: a patient's number says nothing about a tumour.",
         n_skipped=1,
         n_columns=31,
-        checksum="4146f8bc3be4025f9349ff7ebc30705fdbc80e2d4f35491fac914d42e67df8ae",
     ),
     "CC:paper": Reading(
         "CC", "The first column, the patient's number, stays a feature as in the paper."
@@ -235,26 +230,6 @@ def fingerprint(dataset: Dataset) -> str:
     if dataset.frame is not None:
         digest.update(dataset.frame.write_csv().encode())
     return digest.hexdigest()
-
-
-def matches(dataset: Dataset) -> bool | None:
-    """Say whether a set has the rows and classes that the paper's file has.
-
-    Parameters
-    ----------
-    dataset : Dataset
-
-    Returns
-    -------
-    bool or None
-        None for a set that is not one of the paper's. The order of the rows does not
-        matter.
-    """
-    reading = READINGS.get(dataset.name)
-    if reading is None:
-        return None
-    expected = reading.checksum or SOURCES[reading.file].checksum
-    return checksum(dataset.X, dataset.y) == expected
 
 
 def read_csv(path: Path) -> tuple[Floats, Ints, tuple[str, ...]]:

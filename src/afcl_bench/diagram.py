@@ -7,8 +7,15 @@ from typing import Any
 
 from afcl_bench.significance import CriticalDifference
 
-#: Heights, in rows of text below the scale (negative: above it).
-RULER, NUMBERS, REACH, FIRST = -1.4, -0.3, 0.45, 1.2
+# Heights, in rows of text below the scale (negative: above it).
+#: The bar as long as the critical difference.
+RULER = -1.4
+#: The numbers of the scale.
+NUMBERS = -0.3
+#: The bar over methods that do not differ.
+REACH = 0.45
+#: The first method's name.
+FIRST = 1.2
 
 
 def cd_diagram(data: CriticalDifference, ax: Any = None) -> Any:

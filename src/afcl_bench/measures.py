@@ -182,8 +182,3 @@ def _digest(labels: Ints) -> str:
     rank = np.empty(first.shape[0], dtype=np.int32)
     rank[np.argsort(first)] = np.arange(first.shape[0], dtype=np.int32)
     return hashlib.sha256(rank[code].tobytes()).hexdigest()[:32]
-
-
-def collapsed(scores: dict[str, Any]) -> bool:
-    """Whether a partition is one cluster, or every row its own."""
-    return bool(scores["ch"] is None)

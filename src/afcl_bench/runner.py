@@ -35,8 +35,10 @@ DATA = "data-folder"
 #: Runs of a kind that meet their cap, none ending, before the rest are given up.
 GIVE_UP = 2
 #: A worker ends by itself when its CPU time is used up. One that does not (it waits, or
-#: is in the middle of one long call) is killed after so many caps of wall time.
-STUCK, STARTING = 10, 60.0
+#: is in the middle of one long call) is killed after so many caps of wall time,
+STUCK = 10
+#: and so many seconds for its start.
+STARTING = 60.0
 #: Threads of a worker: parallel runs beat parallel steps, and times stay comparable.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 KERNELS = "AFCL_KERNELS"
@@ -136,10 +138,10 @@ def resolve(cell: Cell, store: Store, folder: Path | None) -> Run | None:
         if known is None or known[0] != DONE:
             return None
         learned = known[1]["k"]
-    return cell.resolve(lambda: _facts(cell, folder), learned)
+    return cell.resolve(lambda: _data_facts(cell, folder), learned)
 
 
-def _facts(cell: Cell, folder: Path | None) -> Any:
+def _data_facts(cell: Cell, folder: Path | None) -> Any:
     return facts_of(cell.dataset, cell.seed, folder)
 
 
@@ -233,8 +235,8 @@ def _work(
                 if hopeless.is_so(task.run):
                     future = _given_up()
                 else:
-                    told = (task.trace, task.cap)
-                    arguments = [store.folder, task.run, folder, *told]
+                    limits = (task.trace, task.cap)
+                    arguments = [store.folder, task.run, folder, *limits]
                     patience = STUCK * task.cap + STARTING
                     future = pool.schedule(work, args=arguments, timeout=patience)
                 running[future] = task
@@ -276,9 +278,12 @@ def _ended(task: Task, store: Store, counts: Counts) -> float:
     known = store.facts(task.run)
     assert known is not None
     status, found = known
-    counts.done += status == DONE
-    counts.failed += status == FAILED
-    counts.capped += status == CAPPED
+    if status == DONE:
+        counts.done += 1
+    elif status == FAILED:
+        counts.failed += 1
+    elif status == CAPPED:
+        counts.capped += 1
     return float(found.get("seconds", found.get("cap", 0.0)))
 
 

@@ -32,8 +32,10 @@ from afcl_bench.datasets import Dataset
 #: Fewest rows of a client; what comes out smaller is drawn again, or merged, and said.
 LEAST_ROWS = 5
 REDRAWS = 50
-#: Purposes of a run's draws, apart from each other and from the methods' own.
-_SKEW, _ONE_SHOT, _LATE, _CLASS = 101, 102, 103, 104
+# Purposes of a run's draws, apart from each other and from the methods' own.
+_SKEW = 101
+_ONE_SHOT = 102
+_CLASS = 104
 
 T = TypeVar("T")
 

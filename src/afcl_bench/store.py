@@ -23,7 +23,11 @@ from afcl.exceptions import InputError
 from afcl_bench.spec import Run
 
 RUNS = "runs"
-DONE, FAILED, CAPPED = "done", "failed", "capped"
+# How a run ended.
+DONE = "done"
+FAILED = "failed"
+#: Its time was up.
+CAPPED = "capped"
 #: What the head of a file says, beside its arrays.
 HEAD = ("run", "status", "facts", "trace")
 

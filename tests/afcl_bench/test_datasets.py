@@ -13,17 +13,14 @@ import pytest
 
 from afcl.data import make_mixture, make_sd1
 from afcl.exceptions import InputError
-from afcl_bench import datasets
 from afcl_bench.datasets import (
     READINGS,
     dataset_names,
     fingerprint,
     is_drawn,
     load,
-    matches,
     read_csv,
 )
-from afcl_bench.fetch import checksum
 
 
 @pytest.fixture(autouse=True)
@@ -172,7 +169,6 @@ def test_sets_that_come_with_scikit_learn(name, shape, k, folder):
     assert data.y.dtype == np.int64
     assert data.k == np.unique(data.y).size == k
     assert len(data.columns) == shape[1]
-    assert matches(data) is None
 
 
 def test_scikit_learn_waits_until_it_is_needed():
@@ -257,16 +253,6 @@ def test_a_set_that_is_nowhere_says_so(folder):
     assert "--data DIR" in refusal("IR", fetch=False)
 
 
-def test_a_set_is_compared_with_the_papers_file(folder, monkeypatch):
-    cancer(folder)
-    data = load("CC", folder=folder)
-    assert matches(data) is False
-    own = replace(READINGS["CC"], checksum=checksum(data.X, data.y))
-    monkeypatch.setitem(datasets.READINGS, "CC", own)
-    assert matches(data) is True
-    assert matches(replace(data, X=data.X[::-1], y=data.y[::-1])) is True
-
-
 # ------------------------------------------------------------------ other files
 
 
@@ -279,7 +265,6 @@ def test_any_other_file_is_a_dataset(folder):
     assert data.y.tolist() == [1, 0, 2]
     assert data.k == 3
     assert data.columns == ("x1", "x2")
-    assert matches(data) is None
 
 
 def test_classes_that_are_numbers_are_sorted_as_numbers(folder):

@@ -338,7 +338,7 @@ def test_a_client_at_secure_answers_seven_questions_and_no_more():
     for client in range(3):
         asked = [
             one.request.payload.own.question
-            for one in run.heard
+            for one in run.exchanges
             if one.client == client and isinstance(one.request, AskStep)
         ]
         shapes = [(each.kind, len(each.partitions)) for each in asked]

@@ -65,12 +65,13 @@ def test_sites_as_they_are_tell_a_liar_nothing_that_is_promised(seed, level):
     assert "the same to a coordinator that lies" in found.promise
 
 
-def test_two_puppets_are_a_figure_and_no_failure(seed, only):
-    only("two puppets")
+@pytest.mark.parametrize("name", ["two puppets", "a puppet that lies"])
+def test_puppets_are_a_figure_and_no_failure(seed, only, name):
+    only(name)
     lies, found = told("secure+summary", seed)
-    assert lies["two puppets"].learned > 0
+    assert lies[name].learned > 0
     assert not found.broken
-    assert any("two puppets" in note for note in found.notes)
+    assert any(name in note for note in found.notes)
 
 
 def test_terms_that_are_not_pinned_are_caught(seed, only, monkeypatch):
@@ -90,8 +91,17 @@ def test_plans_that_nobody_checks_are_caught(seed, only, monkeypatch):
     assert lies["thousands of levels"].share > 0.2
 
 
+def test_terms_without_limits_are_caught(seed, only, monkeypatch):
+    monkeypatch.setattr(member, "_check_amounts", lambda site, told: None)
+    only("thousands agreed")
+    lies, _ = told("summary", seed)
+    assert lies["thousands agreed"].share > 0.2
+    assert lies["thousands agreed"].broken
+
+
 def test_groups_for_whoever_asks_are_caught(seed, only, monkeypatch):
     monkeypatch.setattr(member, "_pinned", lambda site, asked, request: site)
+    monkeypatch.setattr(ledger, "_check_groups", lambda account, release: None)
     only("other groups")
     lies, _ = told("grouped(5)", seed)
     assert lies["other groups"].share > 0.05
@@ -99,12 +109,23 @@ def test_groups_for_whoever_asks_are_caught(seed, only, monkeypatch):
 
 def test_groups_of_every_size_in_the_agreement_are_caught(seed, only, monkeypatch):
     monkeypatch.setattr(ledger, "_check_way", lambda account, release: None)
+    monkeypatch.setattr(ledger, "_check_groups", lambda account, release: None)
     only("other sizes")
     for level in ("grouped(5)", "secure+grouped(5)"):
         lies, _ = told(level, seed)
         assert lies["other sizes"].share > 0.5
         assert lies["other sizes"].what == "answers"
         assert lies["other sizes"].broken
+
+
+def test_an_agreement_of_other_groups_is_caught(seed, only, monkeypatch):
+    monkeypatch.setattr(ledger, "_check_groups", lambda account, release: None)
+    only("agreed otherwise")
+    for level in ("grouped(5)", "secure+grouped(5)"):
+        lies, found = told(level, seed)
+        assert lies["agreed otherwise"].share >= 0.5
+        assert lies["agreed otherwise"].broken
+        assert found.broken
 
 
 def test_levels_that_nobody_checks_are_caught(seed, only, monkeypatch):

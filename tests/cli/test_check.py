@@ -286,3 +286,12 @@ def test_one_of_four_sites_in_kilopascal_is_named_and_refused(here, capsys):
     assert call(capsys, "check", *files, "--strict")[0] == 1
     code, _, err = call(capsys, "run", *files, "--strict", "--out", "o")
     assert (code, err) == (2, f"afcl: {said} (refused by --strict)\n")
+
+
+def test_large_numbers_keep_their_exponent(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{1e9 * i + 123_456_789:.0f},{i}.5" for i in range(9)]
+    Path("a.csv").write_text("\n".join(["u,v", *rows]) + "\n")
+    _, out, _ = call(capsys, "check", "a.csv")
+    assert "…" not in out
+    assert "1.23e+08    4.12e+09    8.12e+09" in out

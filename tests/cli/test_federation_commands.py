@@ -124,6 +124,28 @@ def test_a_name_goes_over_only_if_that_is_typed(capsys: Capture, here: Path):
     assert "two keys for site-b" in line
 
 
+def test_how_many_rows_a_site_may_have_is_agreed_when_it_is_enrolled(
+    capsys: Capture, here: Path
+):
+    def enrol(*words: object) -> str:
+        return said(capsys, 0, "enrol", *words, "--federation", "fed").strip()
+
+    def agreed() -> list[int]:
+        return [member.max_rows for member in Federation(here / "fed").members()]
+
+    assert "rows" not in enrol("keys/site-a.pub")
+    assert enrol("keys/site-b.pub", "--max-rows", 500).endswith(", 500 rows at most")
+    assert agreed() == [0, 500]
+    # The same key again: as agreed, or as agreed now.
+    assert enrol("keys/site-b.pub").endswith(", 500 rows at most")
+    assert enrol("keys/site-b.pub", "--max-rows", 700).endswith(", 700 rows at most")
+    make_key(here / "new", "site-b")
+    text = enrol("new/site-b.pub", "--replace")
+    assert text.endswith(", 700 rows at most")  # agreed with the site, not the key
+    assert agreed() == [0, 700, 700]
+    assert "--max-rows" in said(capsys, 2, "enrol", "keys/site-a.pub", "--max-rows", 0)
+
+
 # ------------------------------------------------------------------ revoke
 
 

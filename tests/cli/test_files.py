@@ -225,3 +225,72 @@ def test_a_settings_file_names_columns_one_by_one(tmp_path):
     assert (told["columns"], told["drop"]) == (("a", "b"), ("last, first",))
     assert (told["id_column"], told["numeric_only"]) == ("pid", True)
     assert (told["dialect"].separator, told["dialect"].null) == (";", ("-999",))
+
+
+# ------------------------------------------------------------------ nothing in them
+
+
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "there is nothing in it, not even names of columns"),
+        ("\n\n", "there is nothing in it, not even names of columns"),
+        ("u,v,city,patient_id\n", ""),
+        ("u,v,city,patient_id\n,,,\n,,,\n", "2 rows of 2 dropped without any value"),
+    ],
+)
+def test_a_site_with_nothing_usable_does_not_end_a_run(
+    here, capsys, content, said, stream
+):
+    Path("d.csv").write_text(content)
+    words = ("run", "sites", "d.csv", *RUN[2:-1], "--privacy", "summary", stream)
+    code, out, err = call(capsys, *words, "--out", "with")
+    assert code == 0
+    assert said in err
+    assert "Note: d has 0 rows, fewer than 5: it takes no part" in out
+    assert set(Path("with/labels/d.csv").read_text().split()) <= {
+        "patient_id,cluster",
+        ",-1",
+    }
+    with_d = json.loads(Path("with/result.json").read_text())
+    call(capsys, "run", "sites", *words[3:], "--out", "without")
+    alone = json.loads(Path("without/result.json").read_text())
+    assert with_d["centers"] == alone["centers"]
+
+
+def test_check_shows_a_site_with_nothing_in_it(here, capsys):
+    Path("d.csv").touch()
+    code, out, _ = call(capsys, "check", "sites/a.csv", "d.csv")
+    assert code == 0
+    assert "d: 0 rows" in out
+    assert "note: d.csv: there is nothing in it" in out
+
+
+def test_sites_that_all_hold_nothing_end_a_run(here, capsys):
+    Path("d.csv").touch()
+    Path("e.csv").write_text("u,v\n")
+    Path("f.csv").write_text("u,v\n,\n")
+    code, _, err = call(capsys, "run", "d.csv", "--out", "o")
+    assert (code, "d.csv: the file is empty" in err) == (2, True)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "d.csv", "e.csv", "f.csv", "--out", "o"])
+    assert ended.value.code == 2
+    assert "no client has as many rows" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_half_a_row_is_still_an_error(here, capsys):
+    Path("d.csv").write_text("u,v\n,\n1,\n")
+    code, _, err = call(capsys, "run", "d.csv", "--out", "o")
+    assert code == 2
+    assert "d.csv: column 'u', row 1 has no value (2 rows of 2 incomplete)" in err
+
+
+def test_empty_files_of_a_folder_are_told_from_others(here, capsys):
+    Path("sites/d.csv").touch()
+    Path("sites/read.me").write_text("about the tables")
+    code, out, _ = call(capsys, "check", "sites", "--json")
+    notes = json.loads(out)["notes"]
+    assert code == 0
+    assert f"{Path('sites/d.csv')} left out: there is nothing in it" in notes
+    assert f"{Path('sites/read.me')} left out: not a table" in notes

@@ -467,6 +467,27 @@ def test_a_site_says_whom_it_is_summed_with(
     ]
 
 
+@pytest.mark.parametrize(
+    ("most", "line"),
+    [(500, "a: joined; it may have 500 rows"), (MAX_ROWS, "a: joined")],
+)
+def test_a_site_says_how_many_rows_were_agreed(
+    capsys: pytest.CaptureFixture[str],
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    line: str,
+):
+    module = import_module("afcl.cli.attending")
+    member = Membership("a.csv", "a", state=JOINED, max_rows=most)
+    keep_membership(here, member)
+    done = replace(member, state=DONE)
+    monkeypatch.setattr(module.time, "sleep", lambda s: keep_membership(here, done))
+    node = SimpleNamespace(trouble=lambda: None, absent=lambda: None, alive=True)
+    module._watch(here, node, Waiting(None))
+    assert capsys.readouterr().out.splitlines() == [line, "a: done"]
+
+
 def test_a_site_may_come_back_with_another_key(here: Path):
     """The engine may have refused the first one; later the coordinator would."""
     module = import_module("afcl.cli.join")
@@ -488,9 +509,11 @@ def test_a_list_of_members_is_read_before_anything_is_sent(
 
 
 def test_the_most_rows_of_a_site_are_in_the_plan(here: Path, no_engine: None):
+    (here / "coordinator.toml").write_text("max_rows = 7000\n")
     for folder, words, most in (
         ("a", (), MAX_ROWS),
         ("b", ("--max-rows", "5000"), 5000),
+        ("c", ("--config", "coordinator.toml"), 7000),
     ):
         with pytest.raises(SystemExit):
             main(["serve", "--out", folder, "--insecure", *words])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -106,7 +107,8 @@ def test_gaps_and_columns_that_a_site_lacks(here, capsys):
     code, out, err = call(capsys, *words, "--missing", "impute")
     assert code == 0
     assert (
-        "north.csv: 90 rows of 90 have gaps, 100 cells in all, nothing in code" in err
+        "north.csv: 90 rows of 90 have gaps, 100 cells in all (size 10), "
+        "nothing in code" in err
     )
     result = json.loads((folder / "o" / "result.json").read_text())
     assert result["n_clusters"] == 3
@@ -238,3 +240,48 @@ def test_a_page_does_not_say_where_files_are_kept(here, capsys):
     page = (folder / "o" / "report.html").read_text()
     assert f">{said}." in page
     assert str(folder) not in page.partition('id="left-out"')[2]
+
+
+# ------------------------------------------------------------------ parts of dates
+
+
+def visited(name, seed):
+    """Write a site whose kinds of rows come in the morning or in the evening."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 2, 90)
+    lines = ["basket,visit"]
+    for k in kind.tolist():
+        day, hour = rng.integers(1, 29), (8, 20)[k] + rng.integers(0, 2)
+        lines.append(
+            f"{20 + 40 * k + rng.normal(0, 3):.2f},2026-03-{day:02d} {hour:02d}:30"
+        )
+    Path(f"{name}.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_parts_of_dates_through_all_commands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for seed, name in enumerate("abc"):
+        visited(name, seed)
+    files, parts = ("a.csv", "b.csv", "c.csv"), ("--date", "visit=hour|weekday")
+    code, out, _ = call(capsys, "check", *files, *parts)
+    assert code == 0
+    assert "visit                     date: hour, weekday" in out
+    code, _, err = call(capsys, "run", *files, *parts, "--out", "o")
+    assert code == 0
+    result = json.loads(Path("o/result.json").read_text())
+    assert result["columns"][1:3] == ["visit hour cos", "visit hour sin"]
+    assert result["features"][0]["parts"]
+    assert "visit hour" in Path("o/report.html").read_text()
+    labels = Path("o/labels/a.csv").read_text()
+    code, out, _ = call(capsys, "predict", "o", "a.csv")
+    assert (code, out) == (0, labels)
+    # What was settled before needs no declaration of levels, at dp neither.
+    ranges = ("--ranges", "basket=0:100", "--privacy", "dp(50)")
+    code, _, err = call(capsys, "run", *files, *parts, *ranges, "--out", "noisy")
+    assert code == 0
+    code, _, err = call(capsys, "run", *files, "--date", "visit=noon", "--out", "p")
+    assert (code, "'noon' is no part of the date 'visit'" in err) == (2, True)
+    words = ("join", "127.0.0.1:9", "--insecure", "--data", "a.csv", "--name", "a")
+    code, _, err = call(capsys, *words, "--out", "q", *parts)
+    assert code == 2
+    assert "parts of dates are for runs on one machine so far; give --date visit" in err

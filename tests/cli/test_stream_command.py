@@ -215,3 +215,9 @@ def test_parquet_without_pyarrow_is_read_at_once(done, capsys, monkeypatch):
     _, parted, _ = call(capsys, "predict", "a", "north.parquet")
     monkeypatch.setattr(passing, "can_stream_parquet", lambda: False)
     assert call(capsys, "predict", "a", "north.parquet") == (0, parted, "")
+
+
+def test_an_unknown_way_with_gaps_is_refused(done, capsys):
+    code, out, err = call(capsys, "predict", "a", "north.parquet", "--missing", "fil")
+    assert (code, out) == (2, "")
+    assert "missing is 'fil'; use 'error', 'drop', 'impute' or 'available'" in err

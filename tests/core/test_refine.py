@@ -17,7 +17,6 @@ from afcl.core.refine import (
     EXPLAINED,
     MOST_FINER,
     MOST_PSEUDO,
-    cells_from,
     coarse,
     finer,
     joined,
@@ -152,10 +151,10 @@ def test_cells_are_those_of_the_rows(seed, d):
     check_question(question, d, DefaultParams())
     sites = np.array_split(X, 7)
     total = np.sum([numbers_for(question, site) for site in sites], axis=0)
-    found = cells_from(question, total)
+    found = moments_from(question, total)
     assert used.size > 1
     assert found is not None
-    same_cells(found, X, groups_of(X, (first, fine)), d * 60 * UNIT)
+    same_cells(found.cells, X, groups_of(X, (first, fine)), d * 60 * UNIT)
 
 
 def test_moments_by_hand():
@@ -183,29 +182,29 @@ def test_cells_by_hand():
     question = Question(SUM, (partition([0.0]), fine))
     numbers = numbers_for(question, np.array([[0.25], [0.75]]))
     assert numbers.tolist() == [2, 0, int(0.125 / UNIT)]
-    found = cells_from(question, numbers)
+    found = moments_from(question, numbers)
     assert found is not None
-    assert found.means.tolist() == [[0.5]]
-    assert found.scatters.tolist() == [0.125]
+    assert found.cells.means.tolist() == [[0.5]]
+    assert found.cells.scatters.tolist() == [0.125]
 
 
-@pytest.mark.parametrize("read", [moments_from, cells_from])
+@pytest.mark.parametrize("n_nested", [1, 2])
 @pytest.mark.parametrize("d", [1, 2, 21])
-def test_what_cannot_be_is_nothing(read, d):
-    nested = (coarse(np.zeros((1, d))),) * (1 if read is moments_from else 2)
+def test_what_cannot_be_is_nothing(n_nested, d):
+    nested = (coarse(np.zeros((1, d))),) * n_nested
     question = Question(SUM, nested)
     honest = numbers_for(question, np.full((4, d), 0.5))
-    assert read(question, honest) is not None
+    assert moments_from(question, honest) is not None
     nobody = honest.copy()
     nobody[0] = 0
-    assert read(question, nobody) is None
+    assert moments_from(question, nobody) is None
     fewer = honest.copy()
     fewer[0] = -4
-    assert read(question, fewer) is None
+    assert moments_from(question, fewer) is None
     # The squares of four times .5 are 1 in every column; less there cannot be.
     lie = honest.copy()
     lie[1 + d] -= round(0.1 / UNIT)
-    assert read(question, lie) is None
+    assert moments_from(question, lie) is None
 
 
 def test_groups_that_few_hold_are_joined_to_the_nearest_that_enough_hold():
@@ -271,12 +270,9 @@ def test_rounding_alone_never_makes_a_sum_impossible(seed, d, sites):
     rng = np.random.default_rng(seed)
     X = np.tile(rng.random((1, d)), (sites, 1))
     nested = (coarse(rng.random((1, d))), coarse(rng.random((1, d))))
-    for question, read in (
-        (Question(SUM, nested[:1]), moments_from),
-        (Question(SUM, nested), cells_from),
-    ):
+    for question in (Question(SUM, nested[:1]), Question(SUM, nested)):
         total = np.sum([numbers_for(question, X[i : i + 1]) for i in range(sites)], 0)
-        found = read(question, total)
+        found = moments_from(question, total)
         assert found is not None
 
 
@@ -448,8 +444,9 @@ def test_groups_lie_inside_each_other_and_hold_enough(seed, n, m, d, min_cell):
     counts = ask(Question(COUNT, (outer, fine)))
     inner = joined(fine, counts, min_cell)
     about = Question(SUM, (outer, inner))
-    cells = cells_from(about, ask(about))
-    assert cells is not None
+    within = moments_from(about, ask(about))
+    assert within is not None
+    cells = within.cells
     assert cells.counts.min() >= min(min_cell, n)
 
     coarsely, finely = groups_of(X, (outer,)), groups_of(X, (outer, inner))

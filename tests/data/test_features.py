@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afcl.data.encoding import indicators
 from afcl.data.features import (
     MISMATCH,
     WIDTH,
     Embedding,
     Feature,
     agree,
-    indicators,
     texts_of,
 )
 from afcl.data.mixed import embedding_of, has_texts, rows_of

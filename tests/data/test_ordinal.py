@@ -13,13 +13,8 @@ from hypothesis import strategies as st
 
 from afcl.data import Dialect, read_sites
 from afcl.data.contents import site_contents
-from afcl.data.features import (
-    Feature,
-    UnknownLevel,
-    bounds_of,
-    encoded,
-    ordered_feature,
-)
+from afcl.data.encoding import UnknownLevel, encoded
+from afcl.data.features import Feature, bounds_of, ordered_feature
 from afcl.data.mixed import embedding_of, rows_of
 from afcl.data.sites import open_sites
 from afcl.exceptions import InputError

@@ -83,7 +83,8 @@ def test_ids(ids):
         np.arange(40) + 0.5,  # not whole
         np.arange(40) ** 2 * 997 % 10_007,  # all different, but neither dense nor even
         np.concatenate([np.arange(40), np.arange(40)]),  # every one twice
-        np.sort(np.random.default_rng(0).integers(0, 10**6, 300)),  # a sorted amount
+        np.sort(np.rint(np.random.default_rng(0).gamma(3, 1e5, 300))),  # an amount
+        np.random.default_rng(0).integers(0, 10**6, 150),  # even, but too few to tell
     ],
 )
 def test_what_is_no_id(values):
@@ -193,7 +194,7 @@ def test_one_value_fills_the_range():
 
 def test_three_values_fill_the_range_but_four_are_a_group():
     assert kinds([*heights(), -17000, -17010, -17020]) == [EXTREME]
-    assert kinds([*heights(), -17000, -17010, -17020, -17030]) == []
+    assert kinds([*heights(), -1700, -1710, -1720, -1730]) == []
 
 
 def test_a_range_that_grows_less_than_tenfold_is_left_alone():
@@ -509,3 +510,43 @@ def test_of_very_many_empty_columns_no_command_is_cut_in_two():
     (found,) = find_suspicions(sites_of(rows, columns=columns))
     assert found.text.endswith("compare with a --drop of these")
     assert "(90 in all)" in found.text
+
+
+# ------------------------------------------------------------------ even ids
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_ids_are_named(seed):
+    rng = np.random.default_rng(seed)
+    found = only(rng.integers(0, 10**9, 300))
+    assert found.kind == IDS
+    assert "looks like ids (" in found.text
+    assert "nearly all different and spread evenly): use --drop x, or --id x" in (
+        found.text
+    )
+
+
+def test_random_ids_may_have_a_range_for_every_site():
+    rng = np.random.default_rng(0)
+    parts = [1e9 * i + rng.integers(0, 10**6, 250) for i in (1, 7, 50)]
+    assert kinds(*parts) == [IDS]
+    # Amounts at sites are spread in no such way.
+    assert kinds(*(np.rint(rng.gamma(4, 1e6, 250)) for _ in range(3))) == []
+
+
+# ------------------------------------------------------------------ several far rows
+
+
+@pytest.mark.parametrize("value", [1e300, 1.7e308, -1e12])
+def test_several_rows_that_fill_the_range_are_named(value):
+    found = only([*heights(), *[value] * 5])
+    assert found.kind == EXTREME
+    assert " in 5 cells, and else " in found.text
+    assert "they fill the range" in found.text
+    two_ends = [*heights(), *[1.7e308] * 3, *[-1.7e308] * 3]
+    assert kinds(two_ends) == []  # no rule for both ends, and no overflow
+
+
+def test_many_different_far_values_are_shortened():
+    found = only([*heights(), *(1e9 + np.arange(6))])
+    assert "1000000000, 1000000001, 1000000002, … in 6 cells" in found.text

@@ -290,7 +290,10 @@ def test_dates_are_left_out_unless_their_days_are_to_count(folder):
     pl.DataFrame({"x": [1, 2], "day": days}).write_parquet("a.parquet")
     sites = read_sites(["a.parquet"])
     assert sites.columns == ("x",)
-    assert sites.notes == ("column 'day' left out: dates; --date day counts its days",)
+    assert sites.notes == (
+        "column 'day' left out: dates; --date day counts its days, "
+        "--date 'day=month|hour' parts of them",
+    )
     (table,) = read_sites(["a.parquet"], dates=["day"]).tables
     assert table.values.tolist() == [[1.0, 19756.0], [2.0, 19758.0]]
 

@@ -139,10 +139,12 @@ def test_labels_stay_beside_the_rows(library, table, monkeypatch):
     labels, counts = passes.labels(centers)
     due, _ = reference.assign(box.scale(table), centers)
     assert type(labels) is type(library(table))
-    np.testing.assert_array_equal(np.concatenate(list(passes.told(labels))), due)
+    np.testing.assert_array_equal(np.concatenate(list(passes.host_labels(labels))), due)
     np.testing.assert_array_equal(counts, np.bincount(due, minlength=5))
     renamed = passes.renamed(labels, np.array([4, 3, 2, 1, 0]))
-    np.testing.assert_array_equal(np.concatenate(list(passes.told(renamed))), 4 - due)
+    np.testing.assert_array_equal(
+        np.concatenate(list(passes.host_labels(renamed))), 4 - due
+    )
 
 
 def test_few_rows_are_labelled_in_one_piece(library):

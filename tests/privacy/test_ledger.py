@@ -19,6 +19,7 @@ from afcl.privacy.ledger import DataSet, Ledger, Overdrawn
 
 FOUR = mu_of(4.0, 1e-5)
 ROWS, OTHER = DataSet("rows", ("r",)), DataSet("other", ("o",))
+FIVE, SIX = "groups of 5 rows", "groups of 6 rows"
 
 
 def test_costs_compose_and_a_repetition_is_free(tmp_path):
@@ -202,6 +203,61 @@ def test_what_every_run_hears_is_told_in_one_way(tmp_path):
     ledger.charge(OTHER, "extremes of groups of 6 rows")
 
 
+TOLD = "extremes and medians of "
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ((FIVE, "a"), (SIX, "a")),
+        ((FIVE + " (box)", "a"), (SIX + " (box)", "b")),
+        ((FIVE, "a"), (TOLD + SIX, "")),
+        ((FIVE, "a"), (TOLD + "rows", "")),
+        ((TOLD + FIVE, ""), (SIX, "a")),
+        ((TOLD + FIVE, ""), (TOLD + SIX, "")),
+    ],
+)
+def test_rows_are_told_in_groups_of_one_size(tmp_path, first, then):
+    """In agreements and first messages alike, however many runs are allowed."""
+    ledger = Ledger(tmp_path / "ledger.json", None, runs=50)
+    ledger.again(ROWS, first[0], 0.0, first[1])
+    for again in (ROWS, DataSet("rows", ("s",)), DataSet("copy", ("r",))):
+        for refuse in (ledger.check, ledger.charge):
+            with pytest.raises(Overdrawn, match="of 5 rows were told before") as no:
+                refuse(again, then[0], run=then[1])
+            assert "\n" not in str(no.value)
+            assert "(box)" not in str(no.value)
+            assert ("--ranges" in str(no.value)) == (not then[1])
+        with pytest.raises(Overdrawn, match="ask for groups of 5 again"):
+            ledger.check_groups(again, 6)
+        ledger.check_groups(again, 5)
+        for kept in ((FIVE + " (another box)", "b"), (TOLD + FIVE, "")):
+            ledger.check(again, kept[0], run=kept[1])
+    ledger.charge(ROWS, "30 cells of 5 rows", run="c")  # in no groups
+    ledger.charge(OTHER, then[0], run=then[1])
+
+
+def test_groups_after_extremes_of_rows_are_a_further_run():
+    ledger = Ledger(None, None, runs=1)
+    ledger.charge(ROWS, TOLD + "rows")
+    ledger.charge(ROWS, "rows in run a", run="a")
+    with pytest.raises(Overdrawn, match="--runs 2"):
+        ledger.charge(ROWS, FIVE, run="b")
+    Ledger(None, None, runs=1).check_groups(ROWS, 6)
+
+
+def test_a_ledger_that_has_two_sizes_keeps_both(tmp_path):
+    """As older ones may: what was told is told."""
+    path = tmp_path / "ledger.json"
+    both = [{"purpose": each, "run": "a", "mu": 0.0} for each in (FIVE, SIX)]
+    path.write_text(json.dumps(changed(released=both)))
+    ledger = Ledger(path, None, runs=1)
+    for kept in (FIVE, SIX):
+        ledger.charge(ROWS, f"{kept} (box)", run="a")
+    with pytest.raises(Overdrawn, match="groups of 7 rows would tell"):
+        ledger.charge(ROWS, "groups of 7 rows", run="a")
+
+
 def test_what_must_be_made_anew_is_paid_for_again():
     ledger = Ledger(None, budget=None)
     for times in range(3):
@@ -221,6 +277,19 @@ def test_an_older_file_is_read_and_never_reset(tmp_path):
     ledger.charge(data, "synopsis", 1.0)
     assert json.loads(path.read_text())["version"] == 2
     assert ledger.spent(DataSet("file")) == pytest.approx(epsilon_of(2**0.5, 1e-5))
+
+
+def test_rows_are_found_by_their_place_too():
+    """Also where an older account does not have it: by its name then."""
+    ledger = Ledger(None, budget=6.0)
+    ledger.charge(DataSet("file a b", ("1",)), "first", FOUR)
+    ledger.charge(DataSet("file a b", ("1",), "file"), "third", mu_of(1.0, 1e-5))
+    other = DataSet("file a", ("2",), "file")
+    with pytest.raises(Overdrawn, match="has spent epsilon 4"):
+        ledger.charge(other, "second", FOUR)
+    assert not ledger.account(other).in_groups
+    ledger.charge(other, FIVE, run="a")
+    assert ledger.account(other).in_groups
 
 
 def test_another_file_is_taken_over_once(tmp_path):

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from afcl.report import RunFolder, state_of
-from afcl.report.run_folder import COORDINATOR, MEMBER, SiteSummary, TrustFacts
+from afcl.report.run_folder import COORDINATOR, MEMBER, TrustFacts
+from afcl.report.site_facts import SiteSummary
 from afcl.report.words import (
     cautions,
     headline,

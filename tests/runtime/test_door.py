@@ -12,6 +12,7 @@ from tests.runtime import test_federation as live
 from tests.runtime.test_federation import Crash, ListEngine, events, plan
 
 from afcl.privacy.identity import identity_of, private_key
+from afcl.runtime.agreement import MAX_ROWS
 from afcl.runtime.live.door import ADDRESSES, addresses, forget_address, note_address
 from afcl.runtime.live.enrolment import ENROLLED, read_key
 from afcl.runtime.live.federation import Federation
@@ -262,3 +263,41 @@ def test_addresses_are_kept_and_forgotten(tmp_path):
     for damaged in ("", "[]", json.dumps({"two": "x"})):
         (tmp_path / ADDRESSES).write_text(damaged)
         assert addresses(tmp_path) == {}
+
+
+# ------------------------------------------------------------------ how many rows
+
+
+def test_a_site_of_more_rows_than_were_agreed_is_left_out(tmp_path, no_waiting):
+    """By its key, whatever it is called, and whatever the run lets the others have."""
+    folders = keyed_sites(tmp_path)
+    federation = enrol(tmp_path, tmp_path / "run")
+    sizes = [
+        len(f.joinpath("rows.csv").read_text().split()) - 1 for f in folders.values()
+    ]
+    federation.enrol([public(tmp_path, "site-1")], max_rows=sizes[1] - 1)
+    federation.enrol([public(tmp_path, "site-2")], max_rows=sizes[2])
+    folder = plan(tmp_path / "run", min_clients=3, signed=True)
+    for client, address in enumerate(folders):
+        note_address(folder, public(tmp_path, f"site-{client}").identity, address)
+    serve_run(ListEngine(folders), folder)
+    (refused,) = events(folder, "refused")
+    assert refused["name"] == "site-1"
+    assert refused["reason"] == (
+        f"site-1 has {sizes[1]} rows, and {sizes[1] - 1} at most were agreed when it "
+        "was enrolled: if that is true, enrol its key again with --max-rows"
+    )
+    assert len(read_result(folder)["sites"]) == 3
+    told = [open_membership(each).max_rows for each in folders.values()]
+    assert told == [MAX_ROWS, sizes[1] - 1, sizes[2], MAX_ROWS]
+
+
+def test_the_run_may_allow_less_than_was_agreed(tmp_path, no_waiting):
+    folders = keyed_sites(tmp_path)
+    federation = enrol(tmp_path, tmp_path / "run")
+    federation.enrol([public(tmp_path, "site-1")], max_rows=10**9)
+    folder = plan(tmp_path / "run", signed=True, max_rows=10**6)
+    note_address(folder, public(tmp_path, "site-1").identity, list(folders)[1])
+    serve_run(ListEngine(folders), folder)
+    assert events(folder, "refused") == []
+    assert {open_membership(each).max_rows for each in folders.values()} == {10**6}

@@ -269,6 +269,7 @@ def test_the_list_says_what_people_need(federation, keys):
                 "called": "",
                 "clients": {},
                 "revoked": "",
+                "max_rows": 0,
             }
         ],
     }

@@ -152,7 +152,7 @@ def levels(n, k=2):
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
-        (Plan(PLAN.seeds, levels(13)), "13 candidate levels, agreed were at most 12"),
+        (Plan(PLAN.seeds, levels(14)), "14 candidate levels, agreed were at most 13"),
         (Plan(np.random.default_rng(3).random((257, 2)), ()), "257 seeds, agreed"),
         (Plan(PLAN.seeds, levels(1, 257)), "or more than 256"),
     ],
@@ -342,7 +342,7 @@ def test_rows_that_have_changed_must_be_owned_up_to(sites):
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ("grouped(5)", "grouped(6)"),
+        ("summary", "grouped(5)"),
         ("grouped(5)", "summary"),
         ("summary", "summary"),
         ("secure", "secure"),
@@ -353,6 +353,16 @@ def test_only_so_many_runs_describe_rows_without_an_epsilon(sites, first, second
     with pytest.raises(RejectedMessage, match="described in 1 run already.*--runs 2"):
         ask(sites.join("b", runs=1), AskHello(terms(second, "b")))
     ask(sites.join("c", runs=2), AskHello(terms(second, "c")))
+
+
+@pytest.mark.parametrize("second", ["grouped(6)", "secure+grouped(6)"])
+def test_groups_of_another_size_are_not_shown_in_any_run(sites, home, second):
+    """However many runs are allowed; and what is refused counts as no run."""
+    ask(sites.join("a", runs=9), AskHello(terms("grouped(5)", "a")))
+    before = (home / "ledger.json").read_bytes()
+    with pytest.raises(RejectedMessage, match="groups of 5 rows were told before"):
+        ask(sites.join("b", runs=9), AskHello(terms(second, "b")))
+    assert (home / "ledger.json").read_bytes() == before
 
 
 def test_who_has_only_announced_itself_may_take_part_in_another_run(sites):

@@ -126,6 +126,11 @@ def test_the_same_answer_as_with_all_files_at_one_place(federation):
     own = read_result(federation.where / "west")
     assert own["features"] == result["features"]
     assert own["site"]["notes"] == ["west: what is usual at the others stands for 'x6'"]
+    # Which cells had no value, a site is told as everybody is in a simulated run.
+    (west,) = (site for site in alone["sites"] if site["name"] == "west")
+    assert own["site"]["gaps"] == west["gaps"]
+    assert west["gaps"]["x6"]["cells"] == tables["west"].height
+    assert all("gaps" not in site for site in result["sites"])
 
 
 def partition(federation, name):

@@ -159,8 +159,8 @@ def test_nobody_tells_the_news_of_others(tmp_path, keys, name, heard):
     )
     watch._look()
     watch._look()
-    assert sorted(watch._heard) == heard
-    own = watch._heard["b"][1]
+    assert sorted(watch._news) == heard
+    own = watch._news["b"][1]
     assert own.changed is (name == "b" and not keys)
     answers = SimpleNamespace(withdrawn=False, clients=("b", "c"))
     reason = watch._reason(tmp_path, State(1, 1), answers, 0.0)  # type: ignore[arg-type]

@@ -174,6 +174,8 @@ def test_a_streamed_site_takes_part(tmp_path, seed):
         home.mkdir()
         _, folders = live.write_sites(home, seed=seed)
         folder = folders[100]
+        for each in folders.values():
+            keep_membership(each, replace(open_membership(each), runs=2))
         keep_membership(folder, replace(open_membership(folder), stream=stream))
         run = live.plan(home / "run")
         serve_run(live.ListEngine(folders), run)

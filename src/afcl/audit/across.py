@@ -70,7 +70,9 @@ def _leaving(tables: Sequence[Floats], runs: int, seed: int) -> list[list[Floats
     return every
 
 
-def _recovered(heard: Sequence[Tapped], rows: Floats, tolerance: float) -> float:
+def _recovered(runs: Sequence[Tapped], rows: Floats, tolerance: float) -> float:
     """Return the share of rows that all these runs' messages tell together."""
-    said: list[Released] = [each for run in heard for each in releases(run.heard)]
-    return float(known_rows(difference_coarse(said), rows, tolerance).mean())
+    released: list[Released] = [
+        each for run in runs for each in releases(run.exchanges)
+    ]
+    return float(known_rows(difference_coarse(released), rows, tolerance).mean())

@@ -100,15 +100,17 @@ class Auditor:
         """Attack a level and check its promise."""
         self.tell(f"{level}: messages")
         run = self._run(level, curious=True)
-        released = releases(run.heard)
-        attacks = measure_attacks(run.heard, released, run.rows(), tolerance_of(level))
+        released = releases(run.exchanges)
+        attacks = measure_attacks(
+            run.exchanges, released, run.rows(), tolerance_of(level)
+        )
         spoken, box = run.spoken(), run.terms.box
         found, at_most = (
             enumerated(released, spoken, box, self.bounds, ends).singled
             for ends in (False, not level.private)
         )
         categories = None if self.bounds is None else ~np.isnan(self.bounds[0])
-        told = columns.columns_told(run, categories)
+        disclosed = columns.columns_told(run, categories)
         canary = self._canaries(level)
         across = self._across(level)
         lies = self._lies(level) if self.lies else ()
@@ -132,7 +134,7 @@ class Auditor:
             attacks=attacks.attacks,
             notes=(
                 *notes.of_extremes(level, run),
-                *columns.in_words(told),
+                *columns.in_words(disclosed),
                 *notes.of_steps(found),
                 *notes.of_ends(found, at_most),
                 *notes.of_runs(across),
@@ -141,7 +143,7 @@ class Auditor:
             enumerated=found,
             across=across,
             lies=lies,
-            columns=None if told is None else asdict(told),
+            columns=None if disclosed is None else asdict(disclosed),
         )
 
     def _canaries(self, level: Level) -> tuple[CanaryResult, ...]:
@@ -186,7 +188,7 @@ class Auditor:
         tables, box = drawn(self.tables, self.seed), given_box(*self._agreed)
         terms = replace(self.reference.terms, box=box)
         sites = [Site(table, missing=self.missing or IMPUTE) for table in tables]
-        told = []
+        attempts = []
         with TemporaryDirectory(prefix="afcl-audit-") as folder:
             scene = Scene(
                 level,
@@ -204,8 +206,8 @@ class Auditor:
             )
             for lie in lies_at(level):
                 self.tell(f"{level}: {lie.name}")
-                told.append(attempt(lie, scene))
-        return tuple(told)
+                attempts.append(attempt(lie, scene))
+        return tuple(attempts)
 
     def _options(self, level: Level) -> dict[str, Any]:
         options: dict[str, Any] = {"min_cell": self.min_cell}

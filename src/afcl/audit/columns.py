@@ -57,7 +57,7 @@ def columns_told(run: Tapped, categories: Bools | None) -> ColumnsTold | None:
         return None
     wrong, rows, aside = _counts(run, categories, gaps)
     rare = (rows > 0) & (rows < FEW)
-    ranges = [one.reply for one in run.heard if isinstance(one.reply, Ranges)]
+    ranges = [one.reply for one in run.exchanges if isinstance(one.reply, Ranges)]
     return ColumnsTold(
         rows.size,
         int((wrong < 1 / 2).sum()),
@@ -75,18 +75,20 @@ def _counts(
 ) -> tuple[Floats, Floats, int]:
     """Return how far counts of levels are off, the true ones, and rows set aside."""
     wrong, rows, aside = [np.empty(0)], [np.empty(0)], 0
-    for client, payload in hellos(run.heard):
+    for client, payload in hellos(run.exchanges):
         cells = payload.cells if isinstance(payload, SecureHello) else payload
         if not isinstance(cells, Cells):
             continue
         site = run.sites[client]
-        aside += gaps[client] and int(cells.counts.sum()) == _speaking(run, client)
+        if gaps[client] and int(cells.counts.sum()) == _speaking(run, client):
+            aside += 1
         if categories is not None:
-            told = (cells.counts[:, None] * run.terms.box.unscale(cells.means)).sum(0)
+            means = run.terms.box.unscale(cells.means)
+            inferred = (cells.counts[:, None] * means).sum(axis=0)
             held = np.nansum(site.rows, axis=0)
-            wrong.append(np.abs(told - held)[categories])
+            wrong.append(np.abs(inferred - held)[categories])
             rows.append(held[categories])
-    return np.concatenate(wrong), np.concatenate(rows), int(aside)
+    return np.concatenate(wrong), np.concatenate(rows), aside
 
 
 def _speaking(run: Tapped, client: int) -> int:
@@ -94,18 +96,18 @@ def _speaking(run: Tapped, client: int) -> int:
     return int(site.scaled(run.terms).shape[0])
 
 
-def in_words(told: ColumnsTold | None) -> tuple[str, ...]:
+def in_words(found: ColumnsTold | None) -> tuple[str, ...]:
     """Say what first messages tell."""
     lines = []
-    if told is not None and told.levels:
+    if found is not None and found.levels:
         lines.append(
-            f"of {told.counted} of {told.levels} levels at sites the number of rows "
-            f"follows from first messages, of {told.rare_counted} of {told.rare} that "
-            f"one to four rows have (off by {told.off:.2g} rows on average)"
+            f"of {found.counted} of {found.levels} levels at sites the number of rows "
+            f"follows from first messages, of {found.rare_counted} of {found.rare} "
+            f"that one to four rows have (off by {found.off:.2g} rows on average)"
         )
-    if told is not None and told.with_gaps:
+    if found is not None and found.with_gaps:
         lines.append(
-            f"how many rows were set aside because of gaps is told of {told.set_aside} "
-            f"of {told.with_gaps} sites with gaps"
+            "how many rows were set aside because of gaps is told of "
+            f"{found.set_aside} of {found.with_gaps} sites with gaps"
         )
     return tuple(lines)

@@ -217,7 +217,7 @@ class AttackResults:
 
 
 def measure_attacks(
-    heard: Sequence[Exchange],
+    exchanges: Sequence[Exchange],
     released: Sequence[Released],
     rows: Floats,
     tolerance: float = EXACT,
@@ -229,12 +229,12 @@ def measure_attacks(
     named: list[Floats] = []
     places = [each.cells.means for each in released]
     # Bare points of first messages have a place too.
-    payloads = [payload for _, payload in hellos(heard)]
+    payloads = [payload for _, payload in hellos(exchanges)]
     places += [each.points for each in payloads if isinstance(each, Positions)]
     for found in (
-        invert(heard),
-        solve_pulls(heard),
-        match_first_message(heard),
+        invert(exchanges),
+        solve_pulls(exchanges),
+        match_first_message(exchanges),
         find_singletons(released),
         difference(released),
         difference_unions(released),

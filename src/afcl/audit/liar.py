@@ -48,7 +48,7 @@ def bisect_column(
     lowest, highest = _reach(rows, column, step)
     seen: dict[int, bytes | None] = {}
 
-    def said(place: int) -> bytes | None:
+    def answer_to(place: int) -> bytes | None:
         if place not in seen:
             seen[place] = _in_a_narrow_box(victim, rows, column, place, step, level)
         return seen[place]
@@ -57,7 +57,7 @@ def bisect_column(
     waiting = [(lowest, highest)]
     while waiting:
         a, b = waiting.pop()
-        if said(a) is None or said(b) is None or said(a) == said(b):
+        if answer_to(a) is None or answer_to(b) is None or answer_to(a) == answer_to(b):
             continue
         if b - a == 1:
             found.append(b)
@@ -97,24 +97,24 @@ def other_terms(
 
     Cells of the same rows around other seeds differ by single rows.
     """
-    heard = []
+    released = []
     for number in range(times):
         wider = Box(box.low, box.span * (1 + number / 100))
         terms = terms_for(rows, level, box=wider, seed=number, **options)
         request = AskHello(terms)
         reply = victim.ask(request)
         if reply is not None:
-            heard.append(_in_units(Exchange(0, request, reply), wider, box))
-    found = difference_coarse(heard)
+            released.append(_in_units(Exchange(0, request, reply), wider, box))
+    found = difference_coarse(released)
     return [box.unscale(each.points) for each in found if len(each)]
 
 
 def _in_units(one: Exchange, own: Box, box: Box) -> Released:
     """Return the cells of a first message in the units of a box of the same shape."""
-    (said,) = releases([one])
-    means = box.scale(own.unscale(said.cells.means))
-    scatters = said.cells.scatters * (own.span[0] / box.span[0]) ** 2
-    return Released((0,), Cells(said.cells.counts, means, scatters))
+    (released,) = releases([one])
+    means = box.scale(own.unscale(released.cells.means))
+    scatters = released.cells.scatters * (own.span[0] / box.span[0]) ** 2
+    return Released((0,), Cells(released.cells.counts, means, scatters))
 
 
 def ask_for_more(
@@ -122,7 +122,7 @@ def ask_for_more(
 ) -> list[Floats]:
     """Ask for what the site's level forbids: rows as they are, cells of one row."""
     cells = {**options, "min_cell": 1}
-    heard = []
+    exchanges = []
     for terms in (
         terms_for(rows, "exact", method="afcl-paper", box=box),
         terms_for(rows, "summary", box=box, **cells),
@@ -131,8 +131,8 @@ def ask_for_more(
         request = AskHello(terms)
         reply = victim.ask(request)
         if reply is not None:
-            heard.append(Exchange(0, request, reply))
-    found = [match_first_message(heard), find_singletons(releases(heard))]
+            exchanges.append(Exchange(0, request, reply))
+    found = [match_first_message(exchanges), find_singletons(releases(exchanges))]
     return [box.unscale(each.points) for each in found if len(each)]
 
 
@@ -153,7 +153,7 @@ def regroup(
     scale were root w times as large; a box that is as much wider makes all scatters
     comparable again.
     """
-    box, names, heard = box or bounds_of(rows), names_of(rows), []
+    box, names, released = box or bounds_of(rows), names_of(rows), []
     for weights, m in _groupings(len(names), most, smallest):
         columns = tuple(np.repeat(names, weights).tolist())
         wider = np.sqrt(np.repeat(weights, weights))
@@ -164,8 +164,8 @@ def regroup(
             first = np.cumsum([0, *weights[:-1]])
             cells = reply.payload
             means = np.ascontiguousarray((cells.means * wider)[:, first])
-            heard.append(Released((0,), Cells(cells.counts, means, cells.scatters)))
-    found = difference_coarse(heard)
+            released.append(Released((0,), Cells(cells.counts, means, cells.scatters)))
+    found = difference_coarse(released)
     return [box.unscale(each.points) for each in found if len(each)]
 
 
@@ -184,9 +184,9 @@ def _groupings(
         yield each
 
 
-def compare_runs(heard: Sequence[Exchange], box: Box) -> list[Floats]:
+def compare_runs(exchanges: Sequence[Exchange], box: Box) -> list[Floats]:
     """Subtract what the same site said in several runs; one list of rows a guess."""
-    found = difference_coarse(releases(heard))
+    found = difference_coarse(releases(exchanges))
     return [box.unscale(each.points) for each in found if len(each)]
 
 
@@ -208,7 +208,7 @@ def many_levels(
     box, d = box or bounds_of(rows), rows.shape[1]
     terms = terms_for(rows, "summary", box=box, **options)
     rng = np.random.default_rng(0)
-    heard: list[Exchange] = []
+    exchanges: list[Exchange] = []
     if victim.ask(AskHello(terms)) is None:
         return []
     per_direction = 48
@@ -222,8 +222,8 @@ def many_levels(
         request = AskStep(terms, 1, contact, plan)
         reply = victim.ask(request)
         if reply is not None:
-            heard.append(Exchange(0, request, reply))
-    return compare_runs(heard, box)
+            exchanges.append(Exchange(0, request, reply))
+    return compare_runs(exchanges, box)
 
 
 def _directions(rng: np.random.Generator, d: int, n: int) -> Floats:

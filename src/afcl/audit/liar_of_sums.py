@@ -22,15 +22,17 @@ from afcl.core.params import DefaultParams
 from afcl.core.refine import coarse
 from afcl.core.tasks import (
     COUNT,
+    FIELD,
     PRESENCE,
     SUM,
     Evidence,
     Part,
     Question,
     Task,
+    Threshold,
 )
 from afcl.core.terms import AskHello, AskStep, Terms
-from afcl.privacy.masks import Asked, Sealed, answer, public_key
+from afcl.privacy.masks import Asked, Sealed, answer, public_key, sealed_part
 from afcl.scale import Box
 
 #: What a run is at where nobody says.
@@ -101,18 +103,31 @@ def _alone(question: Question, numbers: Ints) -> Floats:
 
 
 class Puppet:
-    """A member of the coordinator's own: the honest code, on rows that are invented."""
+    """A member of the coordinator's own: the honest code, on rows that are invented.
 
-    def __init__(self, number: int, rows: Floats) -> None:
+    One that is `lying` overstates who holds rows.
+    """
+
+    def __init__(self, number: int, rows: Floats, lying: bool = False) -> None:
         secret = bytes([number + 1]) * 32
         self.rows = rows
+        self.lying = lying
         self.sealed = Sealed(rows, rows, secret, public_key(secret))
         self.memory: Asked | None = None
 
     def ask(self, task: Task, params: DefaultParams) -> Part:
-        """Answer as a member does."""
+        """Answer as a member does, or says it does."""
+        if self.lying:
+            return self._overstated(task, params.threshold)
         part, self.memory = answer(task, self.sealed, self.memory, params)
         return part
+
+    def _overstated(self, task: Task, threshold: Threshold) -> Part:
+        """Say of every group that many hold it: nobody can see that but in the sum."""
+        own = numbers_for(task.question, self.rows, threshold, self.sealed.known)
+        if task.question.kind == PRESENCE:
+            own = own + threshold.holders + FIELD * threshold.rows
+        return sealed_part(task, self.sealed, own)
 
 
 def puppets(
@@ -121,6 +136,7 @@ def puppets(
     box: Box,
     number: int = 1,
     level: str = LEVEL,
+    lying: bool = False,
     **options: Any,
 ) -> Floats:
     """Add members of the coordinator's own with rows everywhere, and subtract them.
@@ -139,7 +155,7 @@ def puppets(
     if not hellos:
         return np.empty((0, d))
     seeds = _likely([hello.payload.cells for hello in hellos], size // 5, rng)
-    own = [Puppet(i, np.repeat(seeds, 5, axis=0)) for i in range(number)]
+    own = [Puppet(i, np.repeat(seeds, 5, axis=0), lying) for i in range(number)]
     keys = [hello.payload.key for hello in hellos] + [p.sealed.public for p in own]
     params = DefaultParams(privacy=level, **options)
     partitions = (coarse(seeds),)
@@ -148,12 +164,12 @@ def puppets(
     present = everybody.ask(Question(PRESENCE, partitions))
     if not counted or not present:
         return np.empty((0, d))
-    said = np.stack([part.values for part in present])
+    values = np.stack([part.values for part in present])
     tags = np.stack([part.tags for part in present if part.tags is not None])
     opened = params.threshold.opened(_total(present)).astype(np.int64)
     question = Question(SUM, partitions, opened=opened)
     groups = partitions[-1].groups
-    shown = [Evidence(groups, said, tags[:, place]) for place in range(len(keys))]
+    shown = [Evidence(groups, values, tags[:, place]) for place in range(len(keys))]
     summed = everybody.ask(question, shown)
     if not summed:
         return np.empty((0, d))

@@ -113,6 +113,13 @@ LIES = (
         telling.thousands_of_levels,
     ),
     Lie(
+        "thousands agreed",
+        lambda level: level.family == "summary" and _is_open(level),
+        f"wrote terms that allow {THOUSANDS:,} planes in one request, then the same",
+        "a site has limits of its own, whatever the terms say",
+        telling.thousands_agreed,
+    ),
+    Lie(
         "more steps",
         lambda level: level.family == "summary" and _is_open(level),
         f"asked for {TIMES} steps more than agreed",
@@ -141,6 +148,13 @@ LIES = (
         telling.other_sizes,
     ),
     Lie(
+        "agreed otherwise",
+        lambda level: level.group > 0,
+        "agreed on scales by groups of one size, then asked for groups of another",
+        "an agreement and a first message are of the same groups",
+        telling.agreed_otherwise,
+    ),
+    Lie(
         "further runs",
         lambda level: not level.private,
         "ran again on the same rows, with other seeds",
@@ -164,7 +178,8 @@ LIES = (
     Lie(
         "one puppet",
         _is_masked,
-        "joined with a site of 2,000 invented rows, and subtracted them",
+        "joined with a site of 2,000 invented rows that runs afcl as it is, and "
+        "subtracted them",
         HELD,
         telling.one_puppet,
     ),
@@ -181,6 +196,13 @@ LIES = (
         "summed one site with a puppet alone",
         "a cohort has three members at least (--cohort)",
         telling.cohort_of_two,
+    ),
+    Lie(
+        "a puppet that lies",
+        _is_masked,
+        "joined with one site that says of every group that many hold rows of it",
+        "",
+        telling.lying_puppet,
     ),
     Lie(
         "two puppets",

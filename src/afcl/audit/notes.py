@@ -35,19 +35,21 @@ def of_ends(found: float, known: float) -> tuple[str, ...]:
 
 def of_runs(across: Sequence[AcrossRuns]) -> tuple[str, ...]:
     """Say what several runs tell together, which no single one does."""
-    lines = []
-    for each in across[-1:]:
-        if each.reseeded > 0:
-            lines.append(
-                f"{each.reseeded:.1%} of the rows follow from {each.runs} "
-                f"{'run' if each.runs == 1 else 'runs'} with other seeds, unless a "
-                "site keeps what it has said"
-            )
-        if each.after_leaving > 0 and each.runs > 1:
-            lines.append(
-                f"{each.after_leaving:.1%} follow from {each.runs} runs if every site "
-                "loses a row between two of them: no level but dp hides who has left"
-            )
+    if not across:
+        return ()
+    # The last entry compares all runs; those before it compare fewer.
+    last, lines = across[-1], []
+    if last.reseeded > 0:
+        lines.append(
+            f"{last.reseeded:.1%} of the rows follow from {last.runs} "
+            f"{'run' if last.runs == 1 else 'runs'} with other seeds, unless a "
+            "site keeps what it has said"
+        )
+    if last.after_leaving > 0 and last.runs > 1:
+        lines.append(
+            f"{last.after_leaving:.1%} follow from {last.runs} runs if every site "
+            "loses a row between two of them: no level but dp hides who has left"
+        )
     return tuple(lines)
 
 
@@ -63,7 +65,7 @@ def of_lies(lies: Sequence[Attempt]) -> tuple[str, ...]:
 
 def of_extremes(level: Level, run: Tapped) -> tuple[str, ...]:
     """Say what the agreement on scales gave away."""
-    sent = [one.reply for one in run.heard if isinstance(one.reply, Ranges)]
+    sent = [one.reply for one in run.exchanges if isinstance(one.reply, Ranges)]
     exact = 0
     for ranges, site in zip(sent, run.sites, strict=True):
         if ranges.low.size:

@@ -92,12 +92,14 @@ def _recovered(found: AuditedRun) -> list[str]:
 
 def _told_by_runs(found: AuditedRun) -> list[str]:
     """Return what several runs tell together that is promised not to be told."""
-    for each in found.across[-1:]:
-        if each.reseeded > 0:
-            return [
-                f"{each.reseeded:.2%} of the rows follow from {each.runs} runs with "
-                "other seeds"
-            ]
+    if not found.across:
+        return []
+    last = found.across[-1]
+    if last.reseeded > 0:
+        return [
+            f"{last.reseeded:.2%} of the rows follow from {last.runs} runs with "
+            "other seeds"
+        ]
     return []
 
 
@@ -129,7 +131,7 @@ def _small_cells(found: AuditedRun) -> list[str]:
 def _not_hidden(found: AuditedRun) -> list[str]:
     """Return what is readable after the first message though it should not be."""
     reasons, parts = [], []
-    for one in found.run.heard:
+    for one in found.run.exchanges:
         if isinstance(one.reply, Hello | Ranges):
             continue
         payload = one.reply.payload

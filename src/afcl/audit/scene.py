@@ -82,7 +82,7 @@ class Scene:
     ) -> Victim:
         """Let a site join a run; what it keeps for all runs is in one home."""
         folder = self.folder / f"site {site}"
-        given = {
+        options = {
             "privacy": str(self.level),
             "min_cell": self.min_cell,
             "missing": self.missing,
@@ -90,7 +90,7 @@ class Scene:
             **promises,
         }
         own = self.tables[site] if rows is None else rows
-        made = joined(folder / run, own, **given)
+        made = joined(folder / run, own, **options)
         self.victims.append(made)
         return made
 

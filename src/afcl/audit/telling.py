@@ -8,6 +8,7 @@ of all of them in :mod:`afcl.audit.lies`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def fewer_rows(scene: Scene) -> Learned:
 
 def _in_several_runs(scene: Scene, change: Callable[[Floats], Floats]) -> Learned:
     """Run honestly several times; learned is what the first run did not tell."""
-    tables, heard, first = list(scene.tables), [], 0
+    tables, exchanges, first = list(scene.tables), [], 0
     own, level = scene.options, str(scene.level)
     if scene.level.secure and scene.cohort is not None:
         own["cohort"] = min(scene.cohort, len(tables))
@@ -78,16 +79,20 @@ def _in_several_runs(scene: Scene, change: Callable[[Floats], Floats]) -> Learne
             for site, rows in enumerate(tables)
         ]
         seed = scene.seed + number
-        heard += honest_run(victims, f"run {number}", seed, level, scene.scale, **own)
-        first = first or len(heard)
+        exchanges += honest_run(
+            victims, f"run {number}", seed, level, scene.scale, **own
+        )
+        first = first or len(exchanges)
         tables = [change(rows) for rows in tables]
     rows = np.concatenate(scene.spoken)
-    before, after = (_told(scene, part, rows) for part in (heard[:first], heard))
+    before, after = (
+        _known_rows(scene, part, rows) for part in (exchanges[:first], exchanges)
+    )
     return Learned(int((after & ~before).sum()), len(rows))
 
 
-def _told(scene: Scene, heard: Sequence[Exchange], rows: Floats) -> Bools:
-    return scene.known(liar.compare_runs(heard, scene.box), rows)
+def _known_rows(scene: Scene, exchanges: Sequence[Exchange], rows: Floats) -> Bools:
+    return scene.known(liar.compare_runs(exchanges, scene.box), rows)
 
 
 # ------------------------------------------------------------------ summary, grouped
@@ -98,15 +103,22 @@ def thousands_of_levels(scene: Scene) -> Learned:
     return _levels(scene, THOUSANDS, 1)
 
 
+def thousands_agreed(scene: Scene) -> Learned:
+    """Do the same under terms that allow it."""
+    return _levels(scene, THOUSANDS, 1, candidates=THOUSANDS)
+
+
 def levels_within_limits(scene: Scene) -> Learned:
     """Cut the rows by as many planes as agreed."""
     agreed = DefaultParams(min_cell=scene.min_cell)
     return _levels(scene, agreed.candidates, agreed.contacts)
 
 
-def _levels(scene: Scene, levels: int, steps: int) -> Learned:
+def _levels(scene: Scene, levels: int, steps: int, **options: int) -> Learned:
+    asked = {**scene.options, **options}
+
     def attack(site: Victim, rows: Floats) -> list[Floats]:
-        return liar.many_levels(site, rows, levels, steps, scene.box, **scene.options)
+        return liar.many_levels(site, rows, levels, steps, scene.box, **asked)
 
     return scene.on_every_site(attack)
 
@@ -114,8 +126,8 @@ def _levels(scene: Scene, levels: int, steps: int) -> Learned:
 def more_steps(scene: Scene) -> Learned:
     """Ask for more steps than agreed; learned are answers beyond these."""
     method = get_method("afcl")
-    told = method.disclosure(method.parameters(privacy=str(scene.level)))
-    agreed, beyond = told.steps or 0, 0
+    disclosure = method.disclosure(method.parameters(privacy=str(scene.level)))
+    agreed, beyond = disclosure.steps or 0, 0
     for site, rows in enumerate(scene.tables):
         victim = scene.victim(site, "run")
         liar.many_levels(victim, rows, 2, agreed + TIMES, scene.box, **scene.options)
@@ -138,16 +150,36 @@ def other_sizes(scene: Scene) -> Learned:
     """Agree on scales in run after run, each of groups a little larger."""
     least, beyond = max(scene.level.group, 1), 0
     for site in range(len(scene.tables)):
-        heard = set()
+        replies = set()
         for number in range(TIMES + 1):
             run = f"run {number}"
             asked = AskAnnouncement(run, extremes=True, group=least + number)
-            said = scene.victim(site, run).ask(asked)
-            if said is not None:
-                parts = said.low, said.high, said.middle
-                heard.add(b"".join(part.tobytes() for part in parts))
-        beyond += max(0, len(heard) - 1)
+            reply = scene.victim(site, run).ask(asked)
+            if reply is not None:
+                parts = reply.low, reply.high, reply.middle
+                replies.add(b"".join(part.tobytes() for part in parts))
+        beyond += max(0, len(replies) - 1)
     return Learned(beyond, TIMES * len(scene.tables), "answers")
+
+
+def agreed_otherwise(scene: Scene) -> Learned:
+    """Agree on groups of one size, and ask for a first message of another.
+
+    In the run of the agreement, and in the next one.
+    """
+    size, answers = scene.level.group, 0
+    larger = str(replace(scene.level, group=size + 1))
+    for site, rows in enumerate(scene.tables):
+        asked = AskAnnouncement("run 0", extremes=True, group=size)
+        agreed = scene.victim(site, "run 0")
+        if agreed.ask(asked) is None:
+            continue
+        for number, victim in enumerate((agreed, scene.victim(site, "run 1"))):
+            terms = terms_for(
+                rows, larger, run=f"run {number}", box=scene.box, **scene.options
+            )
+            answers += victim.ask(AskHello(terms)) is not None
+    return Learned(answers, 2 * len(scene.tables), "answers")
 
 
 # ------------------------------------------------------------------ secure
@@ -165,7 +197,9 @@ def masks_twice(scene: Scene) -> Learned:
     return scene.on_every_site(attack)
 
 
-def _puppets(scene: Scene, sites: int, number: int, **options: int) -> Learned:
+def _puppets(
+    scene: Scene, sites: int, number: int, lying: bool = False, **options: int
+) -> Learned:
     """Join with members of the coordinator's own; learned are rows of the others."""
     victims = [scene.victim(site, "run") for site in range(sites)]
     found = liar_of_sums.puppets(
@@ -174,6 +208,7 @@ def _puppets(scene: Scene, sites: int, number: int, **options: int) -> Learned:
         scene.box,
         number,
         str(scene.level),
+        lying,
         **scene.options,
         **options,
     )
@@ -184,6 +219,11 @@ def _puppets(scene: Scene, sites: int, number: int, **options: int) -> Learned:
 def one_puppet(scene: Scene) -> Learned:
     """Join two sites with one member of the coordinator's own."""
     return _puppets(scene, 2, 1)
+
+
+def lying_puppet(scene: Scene) -> Learned:
+    """Do the same with one that says of every group that many hold it."""
+    return _puppets(scene, 2, 1, lying=True)
 
 
 def fewer_holders(scene: Scene) -> Learned:
@@ -206,12 +246,12 @@ def two_puppets(scene: Scene) -> Learned:
 
 def extremes(scene: Scene) -> Learned:
     """Ask for minima, maxima and medians."""
-    told = 0
+    learned = 0
     for site in range(len(scene.tables)):
-        said = scene.victim(site, "run").ask(AskAnnouncement("run", extremes=True))
-        if said is not None:
-            told += said.low.size + said.high.size + said.middle.size
-    return Learned(told, 3 * sum(rows.shape[1] for rows in scene.tables), "extremes")
+        reply = scene.victim(site, "run").ask(AskAnnouncement("run", extremes=True))
+        if reply is not None:
+            learned += reply.low.size + reply.high.size + reply.middle.size
+    return Learned(learned, 3 * sum(rows.shape[1] for rows in scene.tables), "extremes")
 
 
 def jittered_box(scene: Scene) -> Learned:
@@ -241,8 +281,9 @@ def spent_ledger(scene: Scene) -> Learned:
             victim = scene.victim(site, f"run {run}", rows, budget=scene.level.epsilon)
             # Around its own means a synopsis is told as it is.
             step = AskStep(_terms(scene, rows, run), 1, 1, Plan(paid, ()))
-            said = victim.ask(step)
-            beyond += said is not None and not _same(said.payload.cells.means, paid)
+            reply = victim.ask(step)
+            if reply is not None and not _same(reply.payload.cells.means, paid):
+                beyond += 1
     return _synopses(beyond, scene)
 
 
@@ -250,23 +291,23 @@ def sorted_anew(scene: Scene) -> Learned:
     """Ask again after the rows were put into another order."""
     rng, beyond = np.random.default_rng(scene.seed), 0
     for site, rows in enumerate(scene.tables):
-        heard = set()
+        synopses = set()
         for run in range(TIMES + 1):
-            said = _first_synopsis(scene, site, run, rows)
-            if said is not None:
-                heard.add(said.tobytes())
+            synopsis = _first_synopsis(scene, site, run, rows)
+            if synopsis is not None:
+                synopses.add(synopsis.tobytes())
             rows = rng.permutation(rows)
-        beyond += max(0, len(heard) - 1)
+        beyond += max(0, len(synopses) - 1)
     return _synopses(beyond, scene)
 
 
 def _first_synopsis(scene: Scene, site: int, run: int, rows: Floats) -> Floats | None:
     """Return the means that a site's first message in a run tells, None if refused."""
     victim = scene.victim(site, f"run {run}", rows, budget=scene.level.epsilon)
-    said = victim.ask(AskHello(_terms(scene, rows, run)))
-    if said is None:
+    reply = victim.ask(AskHello(_terms(scene, rows, run)))
+    if reply is None:
         return None
-    means: Floats = said.payload.means
+    means: Floats = reply.payload.means
     return means
 
 
@@ -279,5 +320,5 @@ def _synopses(number: int, scene: Scene) -> Learned:
     return Learned(number, TIMES * len(scene.tables), "synopses")
 
 
-def _same(said: Floats, known: Floats) -> bool:
-    return said.shape == known.shape and np.allclose(said, known, rtol=0, atol=1e-9)
+def _same(means: Floats, known: Floats) -> bool:
+    return means.shape == known.shape and np.allclose(means, known, rtol=0, atol=1e-9)

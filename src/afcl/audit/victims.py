@@ -90,11 +90,11 @@ class Victim:
             if not isinstance(asked, AskRanges):
                 return answer(self.folder, request)
             announced = AskAnnouncement(asked.run, asked.extremes, asked.group)
-            said = decode(answer(self.folder, encode(announced)))
+            announcement = decode(answer(self.folder, encode(announced)))
         except RejectedMessage:
             self.refused += 1
             raise
-        return encode(said.ranges(Embedding(said.columns, ())))
+        return encode(announcement.ranges(Embedding(announcement.columns, ())))
 
 
 def joined(folder: Path, rows: Floats, **promises: Any) -> Victim:
@@ -104,9 +104,9 @@ def joined(folder: Path, rows: Floats, **promises: Any) -> Victim:
     """
     data = write_rows(folder.parent / "rows.csv", rows)
     known = {field.name for field in fields(Membership)}
-    given = {name: value for name, value in promises.items() if name in known}
+    options = {name: value for name, value in promises.items() if name in known}
     folder.mkdir(parents=True, exist_ok=True)
-    keep_membership(folder, Membership(str(data), folder.parent.name, **given))
+    keep_membership(folder, Membership(str(data), folder.parent.name, **options))
     return Victim(folder, rows)
 
 
@@ -147,8 +147,8 @@ def honest_run(
 
     A run that the sites refuse leaves what was heard before.
     """
-    heard: list[Exchange] = []
-    taps = [_Tap(victim, client, heard) for client, victim in enumerate(victims)]
+    exchanges: list[Exchange] = []
+    taps = [_Tap(victim, client, exchanges) for client, victim in enumerate(victims)]
     method: AnyMethod = get_method("afcl")
     spec = Spec(method, {"privacy": privacy, **options}, seed, scale, run=run)
     bound = Schedule().bind(len(taps), seed)
@@ -156,7 +156,7 @@ def honest_run(
         Coordinator(spec, InProcess(taps, bound)).run()  # type: ignore[arg-type]
     except ValueError:  # nobody has answered
         pass
-    return heard
+    return exchanges
 
 
 @dataclass
@@ -165,10 +165,10 @@ class _Tap:
 
     victim: Victim
     client: int
-    heard: list[Exchange]
+    exchanges: list[Exchange]
     memory: None = None
 
     def answer(self, request: bytes) -> bytes:
         reply = self.victim.answer(request)
-        self.heard.append(Exchange(self.client, decode(request), decode(reply)))
+        self.exchanges.append(Exchange(self.client, decode(request), decode(reply)))
         return reply

@@ -50,7 +50,7 @@ class TappedSite(Site):
         self.wire: list[tuple[bytes, bytes]] = []
         self.charged: dict[str, float] = {}
         self.stood: set[bytes] = set()
-        self._said: dict[str, Any] = {}
+        self._answers: dict[str, Any] = {}
         super().__init__(rows, keep=self._once, missing=missing)
 
     def answer(self, request: bytes) -> bytes:
@@ -74,11 +74,11 @@ class TappedSite(Site):
 
     def _once(self, what: str, make: Callable[[], KeptT], cost: float = 0.0) -> KeptT:
         """Keep what is said, as a site of a live run does."""
-        if what not in self._said:
-            self._said[what] = make()
+        if what not in self._answers:
+            self._answers[what] = make()
             if cost > 0:
                 self.charged[what] = cost
-        kept: KeptT = self._said[what]
+        kept: KeptT = self._answers[what]
         return kept
 
 
@@ -119,13 +119,13 @@ class Tapped:
         The run as everybody else knows it.
     sites
         The sites, each with its own wire.
-    heard
+    exchanges
         All answers in the order of the sites, decoded.
     """
 
     outcome: Outcome
     sites: tuple[TappedSite, ...]
-    heard: tuple[Exchange, ...] = field(repr=False)
+    exchanges: tuple[Exchange, ...] = field(repr=False)
 
     @property
     def terms(self) -> Terms:
@@ -193,9 +193,9 @@ def tapped(
     sites = tuple(TappedSite(table, missing or IMPUTE) for table in tables)
     bound = Schedule().bind(len(sites), seed)
     finished = Coordinator(spec, InProcess(sites, bound)).run()
-    heard = tuple(
+    exchanges = tuple(
         Exchange(client, decode(request), decode(answer))
         for client, site in enumerate(sites)
         for request, answer in site.wire
     )
-    return Tapped(label_all(spec, finished, sites), sites, heard)
+    return Tapped(label_all(spec, finished, sites), sites, exchanges)

@@ -43,10 +43,17 @@ from afcl.exceptions import (
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
-#: Exit codes, beside 0 (done); see docs/exit-codes.md.
-REFUSED, STOPPED = 2, 3
-#: After Ctrl-C (Typer may return it instead of raising), a closed pipe, and SIGTERM.
-INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
+# Exit codes, beside 0 (done); see docs/exit-codes.md.
+#: What was asked for cannot be done: nothing was begun.
+REFUSED = 2
+#: The run was begun, and the same command goes on with it.
+STOPPED = 3
+#: After Ctrl-C (Typer may return it instead of raising).
+INTERRUPTED = 130
+#: After a closed pipe, as a shell would say it of SIGPIPE.
+READER_GONE = 141
+#: After SIGTERM.
+TERMINATED = 143
 _GOES_ON = "the same command continues where it stopped"
 
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the site's folder.
 PAUSE = 0.3
-#: Seconds for the engine to hand over the last answer: at least, and at most if it
-#: says that it has not yet. A coordinator that does not hear it waits for it for a day.
-LAST, LONGEST = 2.0, 60.0
+#: Seconds for the engine to hand over the last answer, at least. A coordinator that
+#: does not hear it waits for it for a day.
+LAST = 2.0
+#: The same, at most: if the engine says that it has not handed it over yet.
+LONGEST = 60.0
 #: What to do when it had to stop.
 AGAIN = "the same command comes back into the run"
 
@@ -82,7 +84,14 @@ def _hand_over(node: Node) -> None:
 def _watch(out: Path, node: Node, waiting: Waiting) -> None:
     """Say how the site fares, until it is done or cannot go on."""
     from afcl.cli.report import write_at_the_end
-    from afcl.runtime.live.membership import DONE, LEFT_OUT, REFUSED, open_membership
+    from afcl.runtime.agreement import MAX_ROWS
+    from afcl.runtime.live.membership import (
+        DONE,
+        JOINED,
+        LEFT_OUT,
+        REFUSED,
+        open_membership,
+    )
     from afcl.runtime.live.site_disk import read_word
     from afcl.runtime.live.trouble import read_trouble
 
@@ -103,7 +112,9 @@ def _watch(out: Path, node: Node, waiting: Waiting) -> None:
             raise InputError(f"{member.name} {how}: {member.reason}")
         if member.state != state:
             state = member.state
-            typer.echo(f"{member.name}: {state}")
+            few = 0 < member.max_rows < MAX_ROWS  # what was agreed, not the usual
+            agreed = f"; it may have {member.max_rows} rows" if few else ""
+            typer.echo(f"{member.name}: {state}{agreed if state == JOINED else ''}")
         if member.answered > answered:
             answered = member.answered
             write_at_the_end(out)

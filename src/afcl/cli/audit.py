@@ -7,31 +7,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from afcl.cli import tables
 from afcl.cli.run import in_order
 from afcl.cli.settings import MISSING, bounds
-from afcl.cli.tables import (
-    SITES,
-    Category,
-    Columns,
-    Date,
-    Decimal,
-    Drop,
-    Encoding,
-    Folders,
-    IdColumn,
-    Null,
-    NumericOnly,
-    Ordinal,
-    Separator,
-    categories,
-    split_lists,
-    table_options,
-)
 
 if TYPE_CHECKING:
     from afcl.audit import Attempt, Audit, LevelFinding
@@ -63,9 +45,6 @@ LEGEND = (
 )
 
 
-SiteFiles = Annotated[
-    list[Path] | None, typer.Argument(help=SITES, metavar="SITE", show_default=False)
-]
 Levels = Annotated[
     list[str],
     typer.Option(help="A level to audit, such as 'grouped(5)'; repeat for more (all)."),
@@ -89,8 +68,8 @@ AsJson = Annotated[
 
 def audit(
     context: typer.Context,
-    sites: SiteFiles = None,
-    folders: Folders = [],
+    sites: tables.Sites = None,
+    folders: tables.Folders = [],
     privacy: Levels = [],
     rounds: Annotated[int, typer.Option(help="Rounds in which the server asks.")] = 30,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
@@ -103,18 +82,18 @@ def audit(
     runs: Annotated[
         int, typer.Option(help="Runs on the same files that are compared.")
     ] = 3,
-    columns: Columns = [],
-    drop: Drop = [],
-    numeric_only: NumericOnly = None,
-    id: IdColumn = None,
-    category: Category = [],
-    ordinal: Ordinal = [],
-    date: Date = [],
+    columns: tables.Columns = [],
+    drop: tables.Drop = [],
+    numeric_only: tables.NumericOnly = None,
+    id: tables.IdColumn = None,
+    category: tables.Category = [],
+    ordinal: tables.Ordinal = [],
+    date: tables.Date = [],
     missing: Annotated[str, typer.Option(help=MISSING)] = "error",
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    null: Null = [],
+    separator: tables.Separator = None,
+    decimal: tables.Decimal = None,
+    encoding: tables.Encoding = None,
+    null: tables.Null = [],
     lies: Lies = True,
     as_json: AsJson = False,
 ) -> None:
@@ -138,11 +117,11 @@ def audit(
     n_sites = len(site_places(sites or [], folders)[0])
     levels = list(privacy) or default_levels(n_sites, public is not None)
     parsed = [parse_level(level) for level in levels]
-    chosen = split_lists(context.params)
+    chosen = tables.split_lists(context.params)
     read = read_sites(
         sites or [],
         one_site=folders,
-        **table_options(chosen),
+        **tables.table_options(chosen),
         min_rows=max(min_cell, *(level.group for level in parsed)),
         least=min_cell,
     )
@@ -188,8 +167,12 @@ def _no_noise(read: Sites[Table], chosen: dict[str, Any]) -> str:
     """Say why these tables cannot be audited at 'dp'; "": they can be."""
     from afcl.gaps import has_gaps
 
-    declared = categories(chosen["category"])
-    found = [each.name for each in read.features if not declared.get(each.name)]
+    declared = tables.categories(chosen["category"])
+    found = [
+        each.name
+        for each in read.features
+        if each.shares and not declared.get(each.name)
+    ]
     if found:
         return f"declare the levels of {found[0]}, --category '{found[0]}=LEVEL|LEVEL'"
     if any(has_gaps(table.values) for table in read.tables):
@@ -227,11 +210,11 @@ def _show(found: Audit) -> None:
     _table(HEADER, [_cells(level) for level in found.levels])
     for line in LEGEND:
         typer.echo(line)
-    told = [(level.level, lie) for level in found.levels for lie in level.lies]
-    if told:
+    lies = [(level.level, lie) for level in found.levels for lie in level.lies]
+    if lies:
         typer.echo("\nA coordinator that lies to the sites:")
-        _table(LIES, [_of_lie(level, lie) for level, lie in told])
-        for name, tried in {lie.name: lie.tried for _, lie in told}.items():
+        _table(LIES, [_of_lie(level, lie) for level, lie in lies])
+        for name, tried in {lie.name: lie.tried for _, lie in lies}.items():
             typer.echo(f"{name}: {tried}.")
         typer.echo("")
     for level in found.levels:

@@ -6,14 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from afcl.cli.tables import (
-    SITES,
     Category,
     Columns,
     Date,
@@ -26,6 +24,7 @@ from afcl.cli.tables import (
     NumericOnly,
     Ordinal,
     Separator,
+    Sites,
     split_lists,
     table_options,
 )
@@ -50,9 +49,6 @@ COLUMNS_SHOWN = 30
 #: Sites that are shown; those with findings are shown anyway.
 SITES_SHOWN = 12
 
-Sites = Annotated[
-    list[Path] | None, typer.Argument(help=SITES, metavar="SITE", show_default=False)
-]
 #: As `afcl run` has it.
 Strict = Annotated[
     bool,
@@ -148,7 +144,8 @@ def in_words(
         yield ""
     for note in notes:
         yield from _wrapped(f"note: {note}")
-    yield from [""] if notes else []
+    if notes:
+        yield ""
     yield from _findings(found)
 
 
@@ -217,7 +214,9 @@ def _percent(share: float) -> str:
 def _value(value: float | str | None) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    return f"{value:.6g}"
+    text = f"{value:.6g}"
+    # Without its exponent a number would be another one.
+    return text if len(text) <= TABLE[-1][1] else f"{value:.3g}"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -39,8 +39,8 @@ def unknown_key(config: Path, key: str, known: Iterable[str]) -> InputError:
     """Return the error about a key that means nothing, with the nearest that does."""
     names = sorted(known)
     near = difflib.get_close_matches(key.replace("_", "-").lower(), names, n=1)
-    told = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
-    return InputError(f"{config}: unknown key {key!r}; {told}")
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+    return InputError(f"{config}: unknown key {key!r}; {hint}")
 
 
 def fill_in(

@@ -89,7 +89,7 @@ def served_now(
             "this run has TLS and cannot go on without: leave out --insecure, or begin "
             "another run with another --out"
         )
-    said: dict[str, Any] = {
+    options: dict[str, Any] = {
         "host": host,
         "port": port,
         "tls": None if tls is None else str(tls.resolve()),
@@ -97,13 +97,13 @@ def served_now(
         "engine": engine,
     }
     was = was or Served()
-    now = replace(was, **{k: v for k, v in said.items() if v is not None})
+    now = replace(was, **{k: v for k, v in options.items() if v is not None})
     return replace(now, insecure=(insecure or was.insecure) and tls is None)
 
 
 def refuse_changes(
     plan: RunPlan,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     ranges: Sequence[str],
     fixed: Mapping[str, int | None],
 ) -> None:
@@ -113,35 +113,35 @@ def refuse_changes(
     ----------
     plan : RunPlan
         The run.
-    given : mapping
+    options : mapping
         Settings of a run that were typed or are in the file.
     ranges : sequence of str
         Public bounds that were typed.
     fixed : mapping
         Fields of the plan that were typed; None: not.
     """
-    kept = {**DEFAULTS, **(plan.parameters or {})}
-    for name, value in given.items():
-        if name != "ranges" and not _same(name, value, kept[name]):
-            raise _refused(name, kept[name])
+    planned = {**DEFAULTS, **(plan.parameters or {})}
+    for name, value in options.items():
+        if name != "ranges" and not _same(name, value, planned[name]):
+            raise _refused(name, planned[name])
     for name, number in fixed.items():
         if number is not None and number != getattr(plan, name):
             raise _refused(name, getattr(plan, name))
-    wanted = bounds(ranges or given.get("ranges", ()))
+    wanted = bounds(ranges or options.get("ranges", ()))
     agreed = {name: (low, high) for name, (low, high) in (plan.ranges or {}).items()}
     if wanted is not None and wanted != agreed:
         texts = [f"{name}={low:g}:{high:g}" for name, (low, high) in agreed.items()]
         raise _refused("ranges", texts)
 
 
-def _same(name: str, value: Any, kept: Any) -> bool:
+def _same(name: str, value: Any, planned: Any) -> bool:
     if name == "privacy":
-        return _level(value) == _level(kept)
+        return _level(value) == _level(planned)
     if name == "participation":
-        value, kept = participation(value), participation(kept)
-    if isinstance(value, list | tuple) and isinstance(kept, list | tuple):
-        return list(value) == list(kept)
-    return bool(value == kept)
+        value, planned = participation(value), participation(planned)
+    if isinstance(value, list | tuple) and isinstance(planned, list | tuple):
+        return list(value) == list(planned)
+    return bool(value == planned)
 
 
 def _level(text: Any) -> str:
@@ -154,11 +154,11 @@ def _level(text: Any) -> str:
         return str(text)
 
 
-def _refused(name: str, kept: Any) -> InputError:
-    kept = not kept if name == "allow_one" else kept
+def _refused(name: str, planned: Any) -> InputError:
+    planned = not planned if name == "allow_one" else planned
     return InputError(
-        f"{flag_of(name)} is {shown(kept)} in this run and cannot be changed: leave it "
-        "out, or begin another run with another --out"
+        f"{flag_of(name)} is {shown(planned)} in this run and cannot be changed: leave "
+        "it out, or begin another run with another --out"
     )
 
 

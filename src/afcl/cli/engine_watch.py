@@ -9,8 +9,10 @@ from collections.abc import Callable
 from afcl.exceptions import InputError
 from afcl.runtime.live.engine import EngineSilent
 
-#: Seconds between two tries while the engine does not answer: the first, the most.
-FIRST, MOST = 1.0, 15.0
+#: Seconds between the first two tries while the engine does not answer,
+FIRST = 1.0
+#: and between later ones, at most.
+MOST = 15.0
 
 
 class EngineWatch:

@@ -24,6 +24,7 @@ from afcl.runtime.journal import Journal
 from afcl.runtime.progress import progress
 from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import simulate
+from afcl.runtime.splitting import splitting_columns
 from afcl.trace import Event, Trace, to_line
 
 #: What the noise of a run is drawn from, until it is done.
@@ -93,13 +94,13 @@ def execute(
         )
     if "device" in parameters:
         outcome = brought_back(outcome)
-    result = results.describe_simulated(
-        outcome, names, sites.columns, parameters, sites.features
-    )
+    gaps = () if private else [table.gaps for table in sites.tables]
+    run = (outcome, names, sites.columns, parameters, sites.features, gaps)
+    result = results.describe_simulated(*run)
     result["dates"] = list(sites.dates)
     if not private:
         result["data_notes"] = _passed_on(sites)
-    result["suspicions"] = [asdict(found) for found in suspicions]
+    result["suspicions"] = _named(suspicions, result)
     if spec.noisy and spec.secret is None:
         result["note"] = f"{result.get('note', '')} {NOT_A_GUARANTEE}".strip()
     labels = {
@@ -113,10 +114,19 @@ def execute(
     return result
 
 
+def _named(found: Sequence[Suspicion], result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what is suspicious, and say what only the answer can show."""
+    known = [asdict(each) for each in found]
+    splits = splitting_columns({**result, "suspicions": known})
+    for each in splits:
+        print(f"note: {each.text}", file=sys.stderr)
+    return known + [asdict(each) for each in splits]
+
+
 def _passed_on(sites: Sites[SiteTable]) -> list[str]:
     """Return the notes with the last parts of paths only: a page is passed on."""
-    given = [table.path for table in sites.tables if table.path is not None]
-    paths = [path for path in given if len(path.parts) > 1]
+    named = [table.path for table in sites.tables if table.path is not None]
+    paths = [path for path in named if len(path.parts) > 1]
     # A long path may begin with a shorter one.
     paths.sort(key=lambda path: len(str(path)), reverse=True)
     notes = list(sites.notes)

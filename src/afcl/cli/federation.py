@@ -39,11 +39,20 @@ def enrol(
             help="Give a known name to a new key; the old one is revoked for good.",
         ),
     ] = False,
+    max_rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Rows that each of these sites may declare in a run, as agreed with "
+            "it: rows are weight (what the run allows).",
+        ),
+    ] = None,
 ) -> None:
     """Let sites join: their public keys, made with 'afcl keygen'.
 
     NAME.pub is the key of NAME, for good, in all runs of the federation. Works before
-    and while a run is served.
+    and while a run is served. With a key that is enrolled already --max-rows changes
+    what was agreed.
     """
     from afcl.privacy.identity import key_fingerprint
     from afcl.runtime.live.enrolment import read_key
@@ -63,10 +72,15 @@ def enrol(
                 "again"
             ) from None
         found.append(key if name is None else replace(key, name=name))
-    Federation(folder).enrol(found, replacing)
+    known = Federation(folder)
+    known.enrol(found, replacing, max_rows)
     for key in found:
-        mark = key_fingerprint(key.identity)
-        typer.echo(f"{key.name} may join the federation in {folder}: key {mark}")
+        mark, member = key_fingerprint(key.identity), known.of_key(key.identity)
+        most = member.max_rows if member is not None else 0
+        agreed = f", {most} rows at most" if most else ""
+        typer.echo(
+            f"{key.name} may join the federation in {folder}: key {mark}{agreed}"
+        )
 
 
 def revoke(

@@ -10,23 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from afcl.cli import tables
 from afcl.cli.addresses import with_port
 from afcl.cli.config import ConfigFile
 from afcl.cli.settings import MISSING, Device, EngineName, Insecure, Stream
-from afcl.cli.tables import (
-    Category,
-    Columns,
-    Date,
-    Decimal,
-    Drop,
-    Encoding,
-    IdColumn,
-    Null,
-    NumericOnly,
-    Separator,
-    categories,
-    items,
-)
 from afcl.exceptions import InputError
 from afcl.occupied import occupied
 from afcl.runtime.live.engines import DEFAULT, get_launcher
@@ -76,6 +63,10 @@ OneCohort = Annotated[
         "--one-cohort",
         help="Stay with the first cohort, also if somebody is said to be gone.",
     ),
+]
+Contacts = Annotated[
+    int,
+    typer.Option(min=1, help="Messages that a run may ask of this site, sums apart."),
 ]
 Runs = Annotated[
     int,
@@ -177,18 +168,18 @@ def join(
     ca: Annotated[Path | None, typer.Option(help="The coordinator's ca.crt.")] = None,
     key: Annotated[Path | None, typer.Option(help="This site's private key.")] = None,
     insecure: Insecure = False,
-    columns: Columns = [],
-    drop: Drop = [],
-    numeric_only: NumericOnly = None,
-    id: IdColumn = None,
+    columns: tables.Columns = [],
+    drop: tables.Drop = [],
+    numeric_only: tables.NumericOnly = None,
+    id: tables.IdColumn = None,
     missing: Annotated[str, typer.Option(help=MISSING)] = "error",
-    category: Category = [],
-    date: Date = [],
+    category: tables.Category = [],
+    date: tables.Date = [],
     names_key: NamesKey = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    null: Null = [],
+    separator: tables.Separator = None,
+    decimal: tables.Decimal = None,
+    encoding: tables.Encoding = None,
+    null: tables.Null = [],
     units: Units = [],
     min_cell: MinCell = 5,
     method: Annotated[
@@ -198,6 +189,7 @@ def join(
     cohort: Cohort = 3,
     holders: Holders = 3,
     one_cohort: OneCohort = False,
+    contacts: Contacts = 3,
     budget: Budget = None,
     runs: Runs = 1,
     home: Home = None,
@@ -238,17 +230,17 @@ def join(
     asked = Membership(
         data=str(data.resolve()),
         name=name,
-        columns=items("--columns", columns),
-        drop=items("--drop", drop),
+        columns=tables.items("--columns", columns),
+        drop=tables.items("--drop", drop),
         missing=missing,
         numeric_only=bool(numeric_only),
-        categories=categories(items("--category", category)),
-        date=items("--date", date),
+        categories=tables.categories(tables.items("--category", category)),
+        date=_whole_dates(tables.items("--date", date)),
         names_key=_names_key(names_key),
         separator=separator,
         decimal=decimal,
         encoding=encoding,
-        null=items("--null", null),
+        null=tables.items("--null", null),
         id=id,
         units=_units(units),
         min_cell=min_cell,
@@ -257,6 +249,7 @@ def join(
         cohort=cohort,
         holders=holders,
         one_cohort=one_cohort,
+        contacts=contacts,
         budget=budget,
         runs=runs,
         home=_resolved(home or home_folder()),
@@ -280,6 +273,18 @@ def join(
 
 def _resolved(path: Path | None) -> str:
     return "" if path is None else str(path.resolve())
+
+
+def _whole_dates(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse parts of dates: between machines a date is a number of days."""
+    for name in names:
+        if "=" in name:
+            raise InputError(
+                f"--date {name}: parts of dates are for runs on one machine so far; "
+                f"give --date {name.partition('=')[0].strip()}, or write the parts "
+                "into columns of their own"
+            )
+    return names
 
 
 def _names_key(path: Path | None) -> str:
@@ -385,6 +390,7 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         met=before.met,
         begun=before.begun,
         answered=before.answered,
+        max_rows=before.max_rows,
         notes=before.notes,
         described=before.described,
         hindered=before.hindered,
@@ -392,10 +398,10 @@ def _come_back(out: Path, asked: Membership) -> Membership:
         reason=before.reason,
     )
     for field in fields(Membership):
-        kept, wanted = getattr(before, field.name), getattr(same, field.name)
-        if kept != wanted:
+        earlier, wanted = getattr(before, field.name), getattr(same, field.name)
+        if earlier != wanted:
             raise InputError(
-                f"{flag_of(field.name)} is {shown(kept)} in {out} and cannot be "
+                f"{flag_of(field.name)} is {shown(earlier)} in {out} and cannot be "
                 f"changed to {shown(wanted)}: type it as it was, or choose another "
                 "--out"
             )

@@ -76,7 +76,7 @@ def predict(
     if missing is None:
         before = result["parameters"].get("missing")
         typed["missing"] = before if before in KEEPING else "error"
-    told = table_options(typed)
+    options = table_options(typed)
     # What was a number then is one now, and no category of its own.
     known = embedding_of(result) or Embedding(tuple(result["columns"]), ())
 
@@ -87,9 +87,9 @@ def predict(
         rows = open_rows(
             new,
             known,
-            told["missing"],
-            dialect=told["dialect"],
-            id_column=told["id_column"],
+            options["missing"],
+            dialect=options["dialect"],
+            id_column=options["id_column"],
         )
         _tell(label_lines(rows.labels(label), rows.ids), out)
     except NotNumbers as error:

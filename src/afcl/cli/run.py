@@ -7,11 +7,13 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from afcl.cli import tables
 from afcl.cli.check import Strict, refuse
 from afcl.cli.command_line import command_line
 from afcl.cli.settings import (
@@ -29,22 +31,6 @@ from afcl.cli.settings import (
     scale_of,
     settings,
 )
-from afcl.cli.tables import (
-    SITES,
-    Category,
-    Columns,
-    Date,
-    Decimal,
-    Drop,
-    Encoding,
-    Folders,
-    IdColumn,
-    Null,
-    NumericOnly,
-    Ordinal,
-    Separator,
-    table_options,
-)
 from afcl.cli.words import in_words
 from afcl.durable import disk_trouble
 from afcl.exceptions import PrivacyWarning, SmallClientsWarning, Stopped
@@ -55,9 +41,6 @@ if TYPE_CHECKING:
     from afcl.core.protocol import AnyMethod
     from afcl.data.features import Feature
 
-Sites = Annotated[
-    list[Path] | None, typer.Argument(help=SITES, metavar="SITE", show_default=False)
-]
 Out = Annotated[Path, typer.Option(help="Folder for the results.", metavar="DIR")]
 Participation = Annotated[
     str | None,
@@ -123,8 +106,8 @@ Force = Annotated[
 def run(
     context: typer.Context,
     out: Out,
-    sites: Sites = None,
-    folders: Folders = [],
+    sites: tables.Sites = None,
+    folders: tables.Folders = [],
     participation: Participation = None,
     preset: Preset = None,
     method: MethodName = None,
@@ -136,18 +119,18 @@ def run(
     ranges: Bounds = [],
     scale: ScaleName = None,
     seed: Seed = None,
-    columns: Columns = [],
-    drop: Drop = [],
-    numeric_only: NumericOnly = None,
-    id: IdColumn = None,
-    category: Category = [],
-    ordinal: Ordinal = [],
-    date: Date = [],
+    columns: tables.Columns = [],
+    drop: tables.Drop = [],
+    numeric_only: tables.NumericOnly = None,
+    id: tables.IdColumn = None,
+    category: tables.Category = [],
+    ordinal: tables.Ordinal = [],
+    date: tables.Date = [],
     missing: Missing = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    null: Null = [],
+    separator: tables.Separator = None,
+    decimal: tables.Decimal = None,
+    encoding: tables.Encoding = None,
+    null: tables.Null = [],
     n_seeds: Seeds = None,
     max_clusters: Most = None,
     criterion: Criterion = None,
@@ -243,7 +226,7 @@ def _clustered(
     from afcl.runtime.requirements import reads_in_parts, requirements
     from afcl.runtime.results import fingerprint, open_folder
     from afcl.runtime.schedule import as_schedule
-    from afcl.runtime.simulate import rows_that_speak
+    from afcl.runtime.who_speaks import rows_that_speak
 
     check_device([], device)
     method, options, level = chosen_method(chosen)
@@ -259,7 +242,7 @@ def _clustered(
         least = max(chosen["min_cell"], parse_level(level).group)
     sites = open_sites(
         places,
-        **table_options(chosen),
+        **tables.table_options(chosen),
         min_rows=0,
         least=least,
         stream=stream,
@@ -297,10 +280,10 @@ def _clustered(
     # Where the rows must not tell anything, what was found in them is for the eyes of
     # their owners only.
     private = _is_private(level)
-    told = () if private else found
+    published = () if private else found
     with Heartbeat(out):
         run = (sites, rows, out, method, options, parameters, identity, scale)
-        result = execute(*run, told, private)
+        result = execute(*run, published, private)
     warn_of_fine(result)
     return result, False
 
@@ -336,18 +319,17 @@ def check_levels(
     features: Sequence[Feature], chosen: dict[str, Any], level: str
 ) -> None:
     """Refuse levels that were taken from the rows, where these must not tell them."""
-    from afcl.cli.tables import categories
     from afcl.data.spelling import name_key
     from afcl.exceptions import InputError
 
     if not _is_private(level):
         return
-    named = categories(chosen["category"])
+    named = tables.categories(chosen["category"])
     declared = {name_key(name) for name, levels in named.items() if levels}
     found = [
         each.name
         for each in features
-        if not each.ordered and name_key(each.name) not in declared
+        if each.shares and name_key(each.name) not in declared
     ]
     if found:
         raise InputError(
@@ -365,8 +347,10 @@ def in_order(
     from afcl.data.spelling import by_column
     from afcl.exceptions import InputError
 
-    own = {name: (0.0, each.high) for each in features for name in each.columns}
-    public = {**by_column("--ranges", public, columns), **own}
+    public = by_column("--ranges", public, columns)
+    for each in features:
+        own = zip(each.columns, each.bounds, strict=True)
+        public |= {name: pair for name, pair in own if not isnan(pair[0])}
     lacking = [name for name in columns if name not in public]
     if lacking:
         raise InputError(

@@ -25,8 +25,8 @@ from afcl.cli.settings import (
     Seed,
     Shape,
     bounds,
+    chosen_options,
     completed,
-    given,
     scale_of,
 )
 from afcl.cli.standing import (
@@ -236,14 +236,16 @@ def serve(
         "columns": tuple(columns),
         "category": tuple(category),
     }
-    said = given(config, flags, alone=False)
+    options = chosen_options(config, flags, alone=False)
     standing = standing_of(stands, every, forget_after, answers, look)
     sizes = {"min_clients": min_clients, "max_rows": max_rows}
     with occupied(folder, "afcl serve", private=True):
-        plan = _old_plan(folder, said, ranges, sizes, standing, must=resume is not None)
+        plan = _old_plan(
+            folder, options, ranges, sizes, standing, must=resume is not None
+        )
         was = None if plan is None else Served.read(folder)
         if plan is None:
-            plan = _new_plan(said, min_clients or LEAST, ranges, max_rows)
+            plan = _new_plan(options, min_clients or LEAST, ranges, max_rows)
             own = "" if federation is None else os.path.relpath(federation, folder)
             plan = replace(plan, standing=standing, federation=own)
         elif _is_over(folder, plan):
@@ -254,8 +256,10 @@ def serve(
             typer.echo(f"Going on with the run in {folder}.")
         served = served_now(was, host, port, tls, names, insecure, engine)
         waits = {"patience": patience, "linger": linger, "serve_end": serve_end}
-        told: dict[str, Any] = {k: v for k, v in waits.items() if v is not None}
-        _serve(folder, replace(plan, **told), served, engine_patience)
+        waiting_times: dict[str, Any] = {
+            k: v for k, v in waits.items() if v is not None
+        }
+        _serve(folder, replace(plan, **waiting_times), served, engine_patience)
 
 
 def _serve(folder: Path, plan: RunPlan, served: Served, patience: float) -> None:
@@ -285,10 +289,10 @@ def _note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 
-def _check_federation(plan: RunPlan, folder: Path, given: Path | None) -> None:
+def _check_federation(plan: RunPlan, folder: Path, named: Path | None) -> None:
     """Refuse another federation than the one that the run began in."""
     own = plan.members(folder).folder
-    if given is not None and given.resolve() != own:
+    if named is not None and named.resolve() != own:
         raise InputError(
             f"the run in {folder} belongs to the federation in {own}: leave out "
             "--federation, or begin another run"
@@ -303,7 +307,7 @@ def _is_over(folder: Path, plan: RunPlan) -> bool:
 
 def _old_plan(
     folder: Path,
-    said: dict[str, Any],
+    options: dict[str, Any],
     ranges: list[str],
     sizes: dict[str, int | None],
     standing: Standing | None,
@@ -319,7 +323,7 @@ def _old_plan(
     if not (must or (folder / PLAN).exists()):
         return None
     plan = RunPlan.read(folder)
-    refuse_changes(plan, said, ranges, sizes)
+    refuse_changes(plan, options, ranges, sizes)
     if standing is not None and standing != plan.standing:
         raise InputError(
             "how a begun run goes on (--standing and what belongs to it) cannot be "
@@ -329,7 +333,10 @@ def _old_plan(
 
 
 def _new_plan(
-    said: dict[str, Any], min_clients: int, ranges: list[str], max_rows: int | None
+    chosen_by_user: dict[str, Any],
+    min_clients: int,
+    ranges: list[str],
+    max_rows: int | None,
 ) -> RunPlan:
     import secrets
 
@@ -338,7 +345,7 @@ def _new_plan(
     from afcl.privacy import EXACT_WARNING
     from afcl.runtime.live.server import RunPlan
 
-    chosen = completed(said)
+    chosen = completed(chosen_by_user)
     scale_of(chosen["scale"], ranges or chosen["ranges"], live=True)
     method, options, level = chosen_method(chosen)
     options, reason = at_default_level(method, options, min_clients, live=True)

@@ -21,12 +21,12 @@ PAUSE = 0.5
 
 def watch_end(folder: Path, server: Server, log: RunLog) -> None:
     """Say who is told the end, until everybody is or it is not served any more."""
-    said = False
+    announced = False
     while not is_served(folder):
         _echo(log)
         end = read_end(folder)
-        if end is not None and end.state == SERVING and not said:
-            said = True
+        if end is not None and end.state == SERVING and not announced:
+            announced = True
             typer.echo(in_words(end))
         if not server.alive:
             typer.echo(f"the engine ended by itself; the result in {folder} stays")

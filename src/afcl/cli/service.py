@@ -61,22 +61,22 @@ def _checked(context: typer.Context, side: str) -> Service:
     root: Any = context.find_root()
     command = root.command.commands[side]
     words = tuple(context.args)
-    given = command.make_context(side, list(words), parent=root).params
+    params = command.make_context(side, list(words), parent=root).params
     here = Path.cwd()
     if side == "join":
-        return Service(side, words, here, home=_home(given["home"]))
-    if given["out"] is None:
+        return Service(side, words, here, home=_home(params["home"]))
+    if params["out"] is None:
         raise InputError("give --out DIR, which is begun or gone on with")
     from afcl.cli.continuing import Served
 
-    before = Served.read(Path(given["out"])) or Served()
-    return Service(side, words, here, port=given["port"] or before.port)
+    before = Served.read(Path(params["out"])) or Served()
+    return Service(side, words, here, port=params["port"] or before.port)
 
 
-def _home(given: str | None) -> Path:
+def _home(folder: str | None) -> Path:
     from afcl.runtime.live.views import home_folder
 
-    return (Path(given) if given else home_folder()).resolve()
+    return (Path(folder) if folder else home_folder()).resolve()
 
 
 def _command() -> list[str]:

@@ -153,7 +153,7 @@ def compose_file(service: Service, user: str) -> str:
     mounted = [service.folder]
     if service.home is not None and not service.home.is_relative_to(service.folder):
         mounted.append(service.home)
-    given = [f"{name}={value}" for name, value in service.environment.items()]
+    settings = [f"{name}={value}" for name, value in service.environment.items()]
     lines = [
         "services:",
         f"  {service.side}:",
@@ -163,7 +163,7 @@ def compose_file(service: Service, user: str) -> str:
         f"    user: {_text(user)}",
         f"    working_dir: {_text(str(service.folder))}",
         f"    volumes: {_texts(f'{path}:{path}' for path in mounted)}",
-        f"    environment: {_texts([*given, *PROXIES])}",
+        f"    environment: {_texts([*settings, *PROXIES])}",
     ]
     if service.port is not None:
         lines.append(f"    ports: {_texts([f'{service.port}:{service.port}'])}")

@@ -133,10 +133,10 @@ def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
 
     Flags that are no settings of a run are left aside.
     """
-    return completed(given(config, flags))
+    return completed(chosen_options(config, flags))
 
 
-def given(
+def chosen_options(
     config: Path | None, flags: Mapping[str, Any], *, alone: bool = True
 ) -> dict[str, Any]:
     """Return the settings that a TOML file or a flag gives, without any defaults.
@@ -153,9 +153,9 @@ def given(
     return {**written, **split_lists(typed)}
 
 
-def completed(given: Mapping[str, Any]) -> dict[str, Any]:
+def completed(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return all settings of a run, those that are not given as usual."""
-    merged = {**DEFAULTS, **given}
+    merged = {**DEFAULTS, **options}
     for name in _LISTS:
         merged[name] = tuple(merged[name])
     merged["participation"] = participation(merged["participation"])

@@ -168,9 +168,9 @@ class Standings:
         page = write_at_the_end(answer_folder(self._folder, result["answer"]))
         if page is not None:
             shutil.copyfile(page, self._folder / page.name)
-        said = f"answer {result['answer']}: {headline(result)}"
+        line = f"answer {result['answer']}: {headline(result)}"
         more = (*trust_in_words(result), *note_in_words(result))
-        return [said, *changed(result), *more]
+        return [line, *changed(result), *more]
 
 
 def changed(result: dict[str, Any]) -> list[str]:

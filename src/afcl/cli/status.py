@@ -70,9 +70,9 @@ def _shown(folder: Path, log: RunLog, as_json: bool) -> tuple[Standing, str]:
     time_now = time.time()
     now = standing(folder, log.history, time_now)
     if as_json:
-        said = facts(log, now, folder, time_now)
-        said |= {} if answers is None else answers.facts()
-        return now, json.dumps(said)
+        status = facts(log, now, folder, time_now)
+        status |= {} if answers is None else answers.facts()
+        return now, json.dumps(status)
     lines = [*summary(log, now, folder, time_now)]
     if answers is not None:
         lines[1:1] = [f"  {line}" for line in answers.answers.in_words()]

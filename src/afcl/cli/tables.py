@@ -12,10 +12,15 @@ import typer
 
 from afcl.exceptions import InputError
 
-SITES = (
-    "One file per site (CSV and other text, Parquet, Excel), or folders with a file "
-    "per site."
-)
+Sites = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="One file per site (CSV and other text, Parquet, Excel), or folders with "
+        "a file per site.",
+        metavar="SITE",
+        show_default=False,
+    ),
+]
 Folders = Annotated[
     list[Path],
     typer.Option(
@@ -91,7 +96,11 @@ Ordinal = Annotated[
 ]
 Date = Annotated[
     list[str],
-    typer.Option(help="Columns of dates, to count as days: a,b.", metavar="NAMES"),
+    typer.Option(
+        help="Columns of dates, to count as days: a,b; or parts of them that count: "
+        "'a=month|weekday|hour' (also year, days).",
+        metavar="NAMES",
+    ),
 ]
 #: Options that are lists, parted by commas or repeated.
 LISTS = ("columns", "drop", "null", "category", "ordinal", "date")
@@ -139,6 +148,8 @@ def split_lists(typed: Mapping[str, Any]) -> dict[str, Any]:
 
 def categories(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return declared categories and their levels, none where these are found.
+
+    Dates and their parts are written in the same way.
 
     Examples
     --------
@@ -188,7 +199,7 @@ def table_options(chosen: Mapping[str, Any]) -> dict[str, Any]:
         "id_column": chosen.get("id"),
         "categories": categories(chosen.get("category", ())),
         "ordinal": ordinals(chosen.get("ordinal", ())),
-        "dates": chosen.get("date", ()),
+        "dates": categories(chosen.get("date", ())),
         "dialect": Dialect(
             chosen.get("separator"),
             chosen.get("decimal"),

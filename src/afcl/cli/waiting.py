@@ -25,7 +25,7 @@ class Waiting:
     ) -> None:
         self._limit, self._clock = limit, clock
         self._since = clock()
-        self._told = False
+        self._was_told = False
 
     def news(self, absent: str | None) -> str:
         """Return a line that is new, "" if there is none.
@@ -41,10 +41,10 @@ class Waiting:
             If it was waited for long enough.
         """
         if absent is None:
-            told, self._told = self._told, False
+            was_told, self._was_told = self._was_told, False
             self._since = self._clock()
-            return "the coordinator answers" if told else ""
+            return "the coordinator answers" if was_told else ""
         if self._limit is not None and self._clock() - self._since >= self._limit:
             raise InputError(f"{absent} It was waited for {self._limit:g} s (--wait).")
-        told, self._told = self._told, True
-        return "" if told else f"{absent} It is waited for."
+        was_told, self._was_told = self._was_told, True
+        return "" if was_told else f"{absent} It is waited for."

@@ -10,6 +10,7 @@ from afcl.reliance import (
     CLUSTERS,
     NO_CLUSTERS,
     confidence_words,
+    filled_words,
     levels_words,
     reliance_of,
     set_aside_words,
@@ -65,8 +66,8 @@ def in_words(result: dict[str, Any]) -> list[str]:
     sites, k = result["sites"], result["n_clusters"]
     sent = sum(site["bytes"] for site in sites)
     most = max(site["messages"] for site in sites)
-    told = result["sizes"] and not found_nothing(result)
-    sizes = f": {_sizes(result['sizes'])} rows." if told else "."
+    has_sizes = result["sizes"] and not found_nothing(result)
+    sizes = f": {_sizes(result['sizes'])} rows." if has_sizes else "."
     lines = [headline(result) + sizes]
     shape = result.get("shape") or {}
     index = CONNECTED if CONNECTED in result["scores"] else "silhouette"
@@ -89,7 +90,8 @@ def in_words(result: dict[str, Any]) -> list[str]:
         lines.append(text + ".")
     lines += trust_in_words(result)
     aside = {site["name"]: site.get("set_aside", 0) for site in sites}
-    lines += [line for line in [set_aside_words(aside)] if line]
+    gaps = {site["name"]: site.get("gaps", {}) for site in sites}
+    lines += [line for line in [filled_words(gaps), set_aside_words(aside)] if line]
     lines.append(
         f"{result['rounds']} rounds, at most {most} "
         f"{'message' if most == 1 else 'messages'} a site, "

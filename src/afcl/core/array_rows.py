@@ -86,6 +86,6 @@ class ArrayRows:
         with in_one_line():
             return self._passes.renamed(labels, names)
 
-    def told(self, labels: Any) -> Iterator[Ints]:
+    def host_labels(self, labels: Any) -> Iterator[Ints]:
         """Yield such labels part by part, in main memory."""
-        return self._passes.told(labels)
+        return self._passes.host_labels(labels)

@@ -30,6 +30,7 @@ ALL = 2
 def within_budget(state: ServerState) -> ServerState:
     """Return the state as it is, or condensed to half of `max_cells`."""
     most = state.params.max_cells
+    # Only then, and to half at once: at the limit every message would condense again.
     if state.remembered <= most:
         return state
     known = (*state.memory, *state.replies)
@@ -45,6 +46,7 @@ def within_budget(state: ServerState) -> ServerState:
         replies.pop(client, None)
         del sizes[client]
     held = sum(sizes.values())
+    # What is left of the half, after who stays alone and what was replied.
     rest = most // ALL - held - sum(len(view.cells) for view in views)
     pooled = Pooled(
         state.pooled.clients.union(c for c in clients if c in state.memory),
@@ -74,6 +76,7 @@ def _first_to_go(
 
     First who cannot improve any more, satisfied or gone; then by client id.
     """
+    # Finer cells may still come from them, and pooled ones could not be taken back.
     hopeful = {c for c in sizes if c not in state.left and not state.satisfied(c)}
     order = sorted(sizes, key=lambda client: (client in hopeful, client))
     held = np.cumsum([sizes[client] for client in order[::-1]])
@@ -95,6 +98,7 @@ def _views(state: ServerState, replied: list[ClientId], most: int) -> tuple[View
         counted = [view.valleys] if state.pooled.views else []
         counted += [reply.valleys for reply in replies]
         valleys = added_up(counted, ks[position])
+        # By the number of centres: a finer candidate needs more cells to be told.
         share = max(1, most * ks[position] // sum(ks))
         views.append(View(condense_cells(cells, share), sums, valleys))
     return tuple(views)

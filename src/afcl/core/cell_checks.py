@@ -43,14 +43,17 @@ def check_bags(
 ) -> Cells:
     """Check the form of every bag, then all their numbers together; return these."""
     least = state.params.min_cell
+    # Cells of at least so many rows: more than fit cannot be true.
     most = min(most_cells(state), max(1, n_rows // least))
     for bag in bags:
         refuse_unless(
             not isinstance(bag, Cells) or _length(bag.counts) <= most,
             f"more than {most} cells of {n_rows} rows",
         )
+        # Bag by bag before all together: joining arrays of other shapes would fail.
         check_form(bag, width, n_rows, least)
     cells = bags[0] if len(bags) == 1 else union(bags)
+    # Once over all numbers of a message: that is most of what checking costs (0017).
     check_finite(cells)
     refuse_unless(
         bool(np.abs(cells.means).max() <= LARGEST and cells.scatters.max() <= WIDEST),
@@ -63,6 +66,7 @@ def check_bags(
             not exact or _differ(cells.means, [len(bag) for bag in bags]),
             "two cells have the same mean",
         )
+    # What it announced it is held to: the box was made of it.
     if client in state.extremes:
         low, high = state.extremes[client]
         slack = _slack(n_rows) * np.maximum(1.0, np.maximum(np.abs(low), np.abs(high)))

@@ -181,6 +181,6 @@ def exchange(old: Cells, new: Cells, where: Ints) -> Cells:
         to, _ = places_of(offsets, clients)
         here, _ = places_of(source.offsets, at)
         columns = (source.counts, source.means, source.scatters)
-        for column, given in zip(out, columns, strict=True):
-            column[to] = given[here]
+        for column, column_in in zip(out, columns, strict=True):
+            column[to] = column_in[here]
     return Cells(*out, offsets)

@@ -64,10 +64,13 @@ class Chains:
         # So many rows in a ball with this root mean square radius.
         spacings = radii * np.sqrt((d + 2) / d) * counts ** (-1 / d)
         reach = REACH * (radii[:, None] + radii)
+        # Between the edges of cells: wide cells touch although their means are far
+        # apart.
         gaps = np.maximum(np.sqrt(squares) - reach, 0.0)
         lengths = gaps + (spacings[:, None] + spacings) / 2
         longest = max(float(lengths.max()), np.finfo(float).tiny)
         spacings = spacings / longest
+        # Over neighbours only: a long step, cubed, is hardly ever the shortest way.
         linked = neighbours(squares, NEIGHBOURS)
         steps = np.full_like(lengths, np.inf)
         steps[linked] = (lengths[linked] / longest) ** POWER  # of few, powers are slow
@@ -98,6 +101,7 @@ class Chains:
         at = len(self.cells) - k
         tiny = np.finfo(float).tiny
         after = max(self.merges[at].cost, tiny)
+        # Coinciding cells are joined for nothing, and a logarithm needs something.
         before = max(self.merges[at - 1].cost, tiny)
         return float(np.log(after) - np.log(before))
 
@@ -122,6 +126,7 @@ def neighbours(squares: Floats, most: int) -> Bools:
     """Return which cells are linked: the nearest to each, and a tree over all."""
     m = squares.shape[0]
     linked = _nearest(squares, min(most + 1, m))
+    # Without a tree over all, groups far from everything would have no way out.
     for a, b in _spanning(squares):
         linked[a, b] = True
     found: Bools = (linked | linked.T) & ~np.eye(m, dtype=bool)
@@ -151,5 +156,6 @@ def _spanning(squares: Floats) -> list[tuple[int, int]]:
         inside[new] = True
         nearer = squares[new] < best
         best[nearer], origin[nearer] = squares[new][nearer], new
+        # Prim's: what is in the tree is not joined again.
         best[inside] = np.inf
     return edges

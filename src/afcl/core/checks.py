@@ -22,7 +22,7 @@ from afcl.core.cell_checks import (
     lie_around,
     most_cells,
 )
-from afcl.core.indices import BY_FREE_BIC, BY_PEAK
+from afcl.core.indices import BY_FREE_BIC, BY_PEAK, BY_SEARCH
 from afcl.core.messages import (
     Cells,
     Hello,
@@ -60,9 +60,11 @@ def check_hello(state: ServerState, hello: Hello) -> int:
     cells, n_rows = hello.payload, hello.n_rows
     refuse_unless(isinstance(cells, Cells), "a hello must carry cells")
     refuse_unless(
+        # `type`, as True is an int too, and rows are weight.
         type(n_rows) is int and 1 <= n_rows <= MOST_ROWS,
         f"a client must register at least one row and at most {MOST_ROWS}",
     )
+    # The first one says how wide rows are, where no agreement did.
     width = _width(cells) if state.n_features < 0 else state.n_features
     refuse_unless(width >= 1, "the means of cells must have features")
     check_bags(state, (cells,), width, hello.client, n_rows)
@@ -77,8 +79,8 @@ def check_outsider(hello: Hello, far: Bools) -> None:
     cell whose mean is halfway to a wall or, in such a column, where rows beyond all
     measure are put. Methods that send no cells are not looked at.
     """
-    said = hello.payload
-    cells = said.cells if isinstance(said, SecureHello) else said
+    payload = hello.payload
+    cells = payload.cells if isinstance(payload, SecureHello) else payload
     if not isinstance(cells, Cells):
         return
     (low, high), means = WALLS, cells.means
@@ -102,6 +104,7 @@ def check_update(state: ServerState, update: Update) -> None:
     summary = update.payload
     refuse_unless(isinstance(summary, Summary), "an update must carry a summary")
     refuse_unless(isinstance(summary.levels, tuple), "expected a tuple of levels")
+    # Older answers are welcome, but what they answer may be forgotten already.
     now = update.version == state.version
     _check_number(state, len(summary.levels), now)
     client, n_rows = update.client, total(state.rows[update.client])
@@ -115,6 +118,7 @@ def check_update(state: ServerState, update: Update) -> None:
             isinstance(level.sums, np.ndarray)
             and level.sums.dtype == np.float64
             and level.sums.shape == (2,)
+            # A silhouette lies in [-1, 1]: larger sums would buy weight.
             and bool(np.all(np.abs(level.sums) <= n_rows * (1 + SLACK))),
             "a sum of silhouettes lies outside [-n, n]",
         )
@@ -125,6 +129,7 @@ def check_update(state: ServerState, update: Update) -> None:
     owned = [_check_owners(part.owners, len(part.cells)) for part in parts]
     if now and state.sent and state.plans == len(state.sent):
         refuse_unless(
+            # The newest first: most answers are to it.
             any(_answers(summary, cells, owned, plan) for plan in reversed(state.sent)),
             "cells do not lie around the seeds and centres that were sent",
         )
@@ -137,6 +142,7 @@ def check_plan(plan: Any, n_features: int, params: DefaultParams) -> None:
     refuse_unless(isinstance(plan.candidates, tuple), "expected a tuple of candidates")
     most = _most_seeds(params)
     refuse_unless(
+        # Many seeds are many cells: a server could ask rows out one by one (0027).
         plan.seeds.shape[0] <= most,
         f"asked about {plan.seeds.shape[0]} seeds, agreed were at most {most}",
     )
@@ -175,6 +181,7 @@ def check_question(question: Any, n_features: int, params: DefaultParams) -> Non
     refuse_unless(
         all(isinstance(each, tuple) for each in about)
         and len(about[0]) <= MOST_NESTED
+        # Exactly one of the two: partitions, or for scores clusterings.
         and bool(about[question.kind == SCORE])
         and not about[question.kind != SCORE],
         "expected partitions, or clusterings",
@@ -262,7 +269,7 @@ def _check_number(state: ServerState, found: int, now: bool) -> None:
 
 def most_levels(params: DefaultParams) -> int:
     """Return the most candidate levels that clients are asked about at once."""
-    by_rule = BY_FREE_BIC + BY_PEAK if params.criterion == AUTO else 0
+    by_rule = BY_FREE_BIC + BY_PEAK + BY_SEARCH if params.criterion == AUTO else 0
     return params.candidates + 1 + by_rule
 
 

@@ -113,14 +113,14 @@ class Cohort:
         holder = self.keyed and client == self.members[0]
         return self.phase == KEY or holder or client in self.owing
 
-    def having(self, given: Parts) -> Cohort:
+    def having(self, received: Parts) -> Cohort:
         """Return the cohort that knows the sum of these members' parts."""
-        members, tags = given.members, self.tags
-        if given.tags is not None:
-            tags = {**tags, members[0]: given.tags}
+        members, tags = received.members, self.tags
+        if received.tags is not None:
+            tags = {**tags, members[0]: received.tags}
         return replace(
             self,
-            parts={**self.parts, members: given.values},
+            parts={**self.parts, members: received.values},
             tags=tags,
             answered=self.answered.union(members),
         )

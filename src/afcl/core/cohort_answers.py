@@ -136,7 +136,7 @@ def numbers_for(
     else:
         sums = (known or SeedSums()).of(as_rows(view), question.partitions)
         totals = _totals_of_seeds(question, sums)[None, :]
-    numbers: Ints = _fixed(question, _told(question, totals, threshold))[0]
+    numbers: Ints = _fixed(question, _above_threshold(question, totals, threshold))[0]
     return numbers
 
 
@@ -146,11 +146,15 @@ def numbers_of_many(
     """Return the sum of several members' numbers; `sizes` are their numbers of rows."""
     members = np.repeat(np.arange(sizes.shape[0]), sizes)
     totals = _totals(question, _single(rows), members, sizes.shape[0])
-    summed: Ints = _fixed(question, _told(question, totals, threshold)).sum(axis=0)
+    summed: Ints = _fixed(question, _above_threshold(question, totals, threshold)).sum(
+        axis=0
+    )
     return summed
 
 
-def _told(question: Question, totals: Floats, threshold: Threshold) -> Floats:
+def _above_threshold(
+    question: Question, totals: Floats, threshold: Threshold
+) -> Floats:
     """Return what every member tells of its totals, (m, width).
 
     Of a presence that it holds rows, and how many up to the cap. Of sums those of the
@@ -169,12 +173,12 @@ def _told(question: Question, totals: Floats, threshold: Threshold) -> Floats:
     if len(question.partitions) > 1:
         outer = question.partitions[-1].outer
     few = (rows > 0) & (rows < threshold.rows)
-    told = np.tile(question.opened > 0, (rows.shape[0], 1))
-    whole = np.ones_like(told)
+    opened = np.tile(question.opened > 0, (rows.shape[0], 1))
+    whole = np.ones_like(opened)
     member, group = np.nonzero(few)
     whole[member, outer[group]] = False
-    told |= whole
-    kept: Floats = (table * told[:, outer, None]).reshape(totals.shape)
+    opened |= whole
+    kept: Floats = (table * opened[:, outer, None]).reshape(totals.shape)
     return kept
 
 

@@ -36,7 +36,7 @@ def agree_with_hellos(moments: GroupMoments, hellos: Cells) -> bool:
     """
     counts = hellos.counts.astype(np.float64)
     rows, d = counts.sum(), hellos.means.shape[1]
-    first, second = _totals(_told(moments))
+    first, second = _totals(_cells_of(moments))
     known, known_second = _totals(hellos)
     rounding = UNIT * (rows + len(moments.counts)) * (4 + 4 * d)
     missing = float(np.sum(moments.missing))
@@ -94,13 +94,13 @@ def add_up(
     hellos: Cells,
 ) -> bool:
     """Whether the groups inside each group of a coarser partition add up to it."""
-    cells = _told(found)
+    cells = _cells_of(found)
     parents = np.zeros(partition.n_groups, dtype=np.int64)
     parents[partition.groups] = partition.parents
     d = cells.means.shape[1]
     first, second = _by_parent(cells, parents, len(whole.counts))
     known, known_second = _by_parent(
-        _told(whole), np.arange(len(whole.counts)), len(whole.counts)
+        _cells_of(whole), np.arange(len(whole.counts)), len(whole.counts)
     )
     children = np.bincount(parents, minlength=len(whole.counts))
     rounding = UNIT * (members * (children + 1) + whole.counts) * (4 + 4 * d)
@@ -118,7 +118,7 @@ def add_up(
     )
 
 
-def _told(moments: GroupMoments) -> Cells:
+def _cells_of(moments: GroupMoments) -> Cells:
     """Return groups without the rows that are in no sum."""
     counts = moments.counts - moments.missing
     share = counts / np.maximum(1, moments.counts)

@@ -63,25 +63,34 @@ def without(state: SecureState, number: int) -> SecureState:
     question = cohort.question
     assert question is not None
     needed = 1 if question.kind == SCORE else STEPS
+    # A cohort that cannot get through all its questions would spend its members' for
+    # nothing.
     able = len(rest) >= FEWEST and cohort.asked + needed <= state.params.passes + 1
     if question.kind == SCORE:
         if able:
             cohorts[number] = _renewed(cohort, rest, question)
     elif cohort.moments is not None:
+        # Not asked again: sums with the one who left, less those without, would be its
+        # rows (0025).
         changes["answered"] = {**state.answered, number: coarse_cells(cohort)}
         changes["spoken"] = state.spoken.union(cohort.members)
     elif able:
         seeds = question.partitions[0].seeds
+        # After the counts were read the same seeds must not be counted again.
         if question.kind != COUNT:
             seeds = _other_seeds(state, cohort)
         again = Question(COUNT, (coarse(seeds),))
+        # Who asked for a size gets it; else the quick do not wait for the slow (0056).
         paces = [rest] if state.params.cohort else _by_pace(cohort, rest)
         numbers = (number, *range(state.opened, state.opened + len(paces) - 1))
         for each, members in zip(numbers, paces, strict=True):
             cohorts[each] = _renewed(cohort, members, again)
         changes["opened"] = state.opened + len(paces) - 1
+        # First in the queue, should they come back.
         changes["waiting"] = (*_missing(cohort, rest), *state.waiting)
     else:
+        # Too few are left: all of them wait for others, and their hellos count
+        # meanwhile.
         changes["waiting"] = (*cohort.members, *state.waiting)
     return replace(state, cohorts=cohorts, version=state.version + 1, **changes)
 
@@ -118,5 +127,6 @@ def _missing(cohort: Cohort, rest: tuple[ClientId, ...]) -> tuple[ClientId, ...]
 
 def _renewed(cohort: Cohort, members: tuple[ClientId, ...], what: Question) -> Cohort:
     """Return a cohort of fewer members that are asked anew, under a new key."""
+    # Which groups enough members hold has to be shown anew for fewer of them.
     anew = cohort.put(what) if what.kind == SCORE else cohort.put(what, opened=None)
     return replace(anew, members=members, key=None)

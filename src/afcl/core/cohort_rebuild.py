@@ -48,9 +48,14 @@ def prepare(state: SecureState) -> SecureState:
     """
     if not state.hellos or not state.dirty:
         return state
+    # New hellos move the candidates; those that are being scored must stay what they
+    # are.
     if len(state.hellos) != state.basis[1] and not _is_judging(state):
         state = rebuilt(state)
+    # In this order: who a cohort goes on without can wait for the one that is opened
+    # next.
     state = _opened(forsaken(_refined(state)))
+    # Only when all have told: half of the sums would be rebuilt again right away.
     if not state.working:
         state = _judged(rebuilt(state))
     return replace(state, dirty=False, version=state.version + 1)
@@ -66,6 +71,7 @@ def _opened(state: SecureState) -> SecureState:
     """Form cohorts from who waits, in order of arrival, of as many as can be."""
     waiting = state.present()
     wanted = state.params.cohort
+    # Of two members each could subtract itself from the sum.
     if len(waiting) < (wanted or FEWEST):
         return state
     inner = rebuilt(state).inner  # who has come since is in it
@@ -73,6 +79,7 @@ def _opened(state: SecureState) -> SecureState:
     assert inner.seeds is not None
     # Who would be left over, too few for a cohort, joins the others.
     number = len(waiting) // wanted if wanted else -(-len(waiting) // MOST_MEMBERS)
+    # Counts first: only they say which groups hold enough rows to be summed (0025).
     first = Question(COUNT, (coarse(inner.seeds),))
     begun = {
         state.opened + i: Cohort(members, first, keyed=state.scheme.keyed)
@@ -92,6 +99,8 @@ def _dealt(
 ) -> list[tuple[ClientId, ...]]:
     """Cut a queue into so many pieces: of this size (the last one larger), or equal."""
     n = len(waiting)
+    # Equal pieces where nobody wants a size: a small rest would be a cohort that is
+    # worth little.
     edges = [i * size if size else i * n // number for i in range(number)] + [n]
     return [waiting[a:b] for a, b in zip(edges, edges[1:], strict=False)]
 
@@ -101,12 +110,14 @@ def _refined(state: SecureState) -> SecureState:
     ready = {
         number: cohort
         for number, cohort in state.cohorts.items()
+        # Coarse sums are in, finer ones were not asked for.
         if cohort.question is None and len(cohort.partitions) == 1
     }
     every = [cohort.moments for cohort in ready.values() if cohort.moments]
     if not every:
         return state
     n_rows = sum(int(each.counts.sum()) for each in every)
+    # Numbered, so that a run that is taken up again draws the same seeds.
     rng = server_rng(state.seed, REFINING, state.refined)
     found = finer(every, n_rows, rng)
     asked = {
@@ -120,16 +131,22 @@ def _refined(state: SecureState) -> SecureState:
 def rebuilt(state: SecureState) -> SecureState:
     """Build the default preset's state on the cohorts' cells and others' hellos."""
     basis = (len(state.answered), len(state.hellos), state.total_rows())
+    # Asked for often (the result, the trace), and heavy: only what is new is worked
+    # out.
     if basis == state.basis:
         return state
     bags = list(state.answered.values())
     cells = concatenate([nothing(state.n_features, 0), *bags])
     rows = np.array([bag.counts.sum() for bag in bags], dtype=np.int64)
+    # Who is in no sum still has a first message, coarse as it is.
     others, their_rows = state.hellos_of_others()
     cells = concatenate([cells, _unexplained(others, cells)])
     rows = np.concatenate([rows, their_rows])
+    # Groups are cut up by counts, and these may be smaller than `min_cell` (0025).
     params = replace(state.params, min_cell=1)
     if bags:
+        # Sums over many sites do not mix kinds of rows as one site's cells do: they
+        # bear more seeds.
         seeds = params.n_seeds or FINER * params.seeds_for(state.total_rows())
         params = replace(params, n_seeds=min(MOST_SEEDS, seeds))
     everybody = Batch(np.arange(rows.shape[0]), cells, rows)
@@ -146,9 +163,12 @@ def _unexplained(others: Cells, known: Cells) -> Cells:
     """
     if not len(known) or not len(others):
         return others
+    # Distances of all to all: of a million hellos that would be too many.
     if len(known) * len(others) > rebuild.WORK:
         known = condense_cells(known, rebuild.BULK)
     _, squares = assign(others.means, known.means)
+    # A cell that is wide beside its distance to a known one may be a mixture of known
+    # ones.
     new = others.scatters / others.counts < SMALL_BESIDE * squares
     assert others.offsets is not None
     sizes = np.add.reduceat(np.append(new, 0), others.offsets[:-1])
@@ -167,12 +187,14 @@ def _judged(state: SecureState) -> SecureState:
             for level in state.candidates
         ),
     )
+    # Scores of a cohort with somebody away would never add up.
     away = state.left | state.silent
     asked = {
         number: cohort.put(question)
         for number, cohort in state.cohorts.items()
         if number in state.answered
         and number not in state.scores
+        # A site answers only so many questions, whatever they are (`masks.remember`).
         and cohort.asked < state.params.passes
         and away.isdisjoint(cohort.members)
     }

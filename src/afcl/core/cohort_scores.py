@@ -31,8 +31,8 @@ def with_scores(state: SecureState) -> SecureState:
         return state
     assert state.inner is not None
     width = sum(level.k * PER_CLUSTER + PER_LEVEL for level in state.candidates)
-    told = [_whole(state, number) for number in state.scores]
-    numbers = np.sum([np.zeros(width), *told], axis=0)
+    sums = [_whole(state, number) for number in state.scores]
+    numbers = np.sum([np.zeros(width), *sums], axis=0)
     others = _others(state)
     at, judged = 0, []
     for level in state.candidates:

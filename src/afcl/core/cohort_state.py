@@ -106,8 +106,8 @@ class SecureState:
 
     def proofs_of(self, members: tuple[ClientId, ...]) -> tuple[Proof, ...] | None:
         """Return whose keys these clients' are, None if not all of them say so."""
-        given = [self.proofs.get(client) for client in members]
-        found = tuple(proof for proof in given if proof is not None)
+        known = [self.proofs.get(client) for client in members]
+        found = tuple(proof for proof in known if proof is not None)
         return found if len(found) == len(members) else None
 
     def rows_of(self, members: tuple[ClientId, ...]) -> int:

@@ -35,15 +35,16 @@ from afcl.core.tasks import (
 )
 
 
-def keep_parts(state: SecureState, given: Sequence[Parts]) -> SecureState:
+def keep_parts(state: SecureState, received: Sequence[Parts]) -> SecureState:
     """Keep parts; cohorts in which nobody owes one go on, in the order given."""
     work = _Work(state)
-    for parts in given:
+    for parts in received:
         cohort = work.cohorts[parts.cohort].having(parts)
         work.cohorts[parts.cohort] = cohort
+        # A sum is read at once: its parts need not be kept.
         if not cohort.owing:
             work.complete(parts.cohort, cohort)
-    return work.state(idle=0 if given else state.idle)
+    return work.state(idle=0 if received else state.idle)
 
 
 class _Work:
@@ -78,11 +79,13 @@ class _Work:
         """Go on when everybody who was asked has answered."""
         parts = list(cohort.parts.values())
         if cohort.phase == KEY:
+            # Only the holder is asked for a key, so there is one part.
             self._go_on(number, cohort.asked_next(key=parts[0]))
             return
         if cohort.total is not None:
             self._read(number, cohort, parts[0])
             return
+        # None where ciphertexts cannot be added: read as a sum that is not true.
         summed = self._before.scheme.add(parts, cohort.key)
         if cohort.keyed and summed is not None:
             self._go_on(number, cohort.asked_next(total=summed))
@@ -112,6 +115,7 @@ class _Work:
             number, cohort, question, numbers
         ):
             del self.cohorts[number]
+            # All of them: masked parts do not show who was wrong.
             self._spoilt.extend(cohort.members)
             if question.kind != SCORE and cohort.moments is not None:
                 self._remember(number, cohort, coarse_cells(cohort))
@@ -121,13 +125,17 @@ class _Work:
     ) -> bool:
         """Join seeds to groups of enough rows, and ask how many hold them."""
         state = self._before
+        # The hellos said how many rows there are; other counts are wrong or belong to
+        # nobody.
         if not _is_count(numbers, state.rows_of(cohort.members)):
             return False
         *coarser, last = question.partitions
+        # Finer groups lie inside the coarser ones, so that their counts must add up.
         if cohort.moments is not None and not np.array_equal(
             np.bincount(last.parents, numbers), cohort.moments.counts
         ):
             return False
+        # Before any sum is asked for: a sum of fewer rows must not even be computed.
         groups = joined(last, numbers, state.params.min_cell)
         nested = (*coarser, groups)
         self.cohorts[number] = cohort.put(
@@ -140,6 +148,7 @@ class _Work:
     ) -> bool:
         """Ask for sums, and say of which groups enough members hold rows."""
         holders, held = numbers % FIELD, numbers // FIELD
+        # There cannot be more holders of a group than rows in it.
         most = np.minimum(len(cohort.members), _in_groups(cohort))
         threshold = self._before.params.threshold
         if not bool(
@@ -151,12 +160,18 @@ class _Work:
         *coarser, last = nested = question.partitions
         bits = cohort.opened
         if bits is None:
+            # Coarse groups: of what few hold a member tells only what its companion
+            # level would.
             bits = opened.astype(np.int64)
         else:
+            # Finer groups: what few hold is joined to a neighbour in the same coarse
+            # group.
             nested = (*coarser, without_few(last, opened, bits))
         asked = Question(SUM, nested, opened=bits)
         self.cohorts[number] = cohort.put(
             asked,
+            # Members check this before they give sums: the server is not believed
+            # (0027).
             evidence=cohort.shown(),
             present=last.n_groups,
             opened=bits,
@@ -172,13 +187,14 @@ class _Work:
         assert counts is not None
         assert question.opened is not None
         held = _in_groups(cohort)
-        told = numbers.reshape(last.n_groups, -1)[:, 0]
+        group_counts = numbers.reshape(last.n_groups, -1)[:, 0]
         # Of a group that few hold some rows may be missing.
         outer = last.outer if len(question.partitions) > 1 else np.arange(len(held))
         least = np.where(question.opened[outer] > 0, held, 0)
-        if not bool(np.all((told >= least) & (told <= held))):
+        if not bool(np.all((group_counts >= least) & (group_counts <= held))):
             return False
         moments = moments_from(question, numbers, counts)
+        # A sum that contradicts the hellos or the coarser sums would move every centre.
         if moments is None or not self._is_true(cohort, moments, last):
             return False
         if len(question.partitions) == 1:
@@ -197,6 +213,7 @@ class _Work:
             k = level.centers.shape[0]
             end = at + PER_CLUSTER * k
             each = numbers[at:end].reshape(k, PER_CLUSTER)
+            # Nearest centres part the rows: the counts of a level are all of them.
             if not _is_count(each[:, 0], rows) or each.min() < 0:
                 return False
             at = end + PER_LEVEL
@@ -226,12 +243,15 @@ class _Work:
         hellos = state.hellos_of(cohort.members)
         if cohort.moments is not None:
             return add_up(found, partition, cohort.moments, members, hellos)
+        # Noise moves hellos and sums apart: they need not agree.
         return state.params.noisy or agree_with_hellos(found, hellos)
 
     def _is_inside(self, means: Floats) -> bool:
         """Whether means lie in the agreed box, or within one width of it."""
+        # Without a box nobody has said how far out a mean may lie.
         if not self._before.bounded:
             return True
+        # Sums are rounded to units at every member.
         slack = UNIT * means.shape[1]
         return bool(np.all((means > LOW - slack) & (means < HIGH + slack)))
 

@@ -52,10 +52,15 @@ from afcl.core.tasks import (
 #: Rounds without any part after which a cohort stops waiting for who is silent: at the
 #: first question, when going on without somebody costs nothing,
 PATIENCE = 8
-#: (or, where there are many members and most of them have answered, this long),
-HASTE, MANY, MOST_OF_THEM = 1, 12, 2 / 3
-#: and later.
+#: and later, when it costs the whole cohort its finer sums.
 LONGER_PATIENCE = 24
+#: The first question waits only so long, once most members of a large cohort have
+#: answered: the others would hold up many.
+HASTE = 1
+#: Members of a large cohort, at least.
+MANY = 12
+#: Which share of them is most.
+MOST_OF_THEM = 2 / 3
 
 
 def agreed(state: SecureState, n_features: int, bounded: bool) -> SecureState:
@@ -80,6 +85,7 @@ def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnos
         isinstance(greeting, SecureHello), "a hello must carry cells and a key"
     )
     refuse_unless(
+        # Strict, as members sort and hash keys as texts: one spelling for one key.
         len(greeting.key) == 64 and all(c in "0123456789abcdef" for c in greeting.key),
         "a key must be 32 bytes in hexadecimal",
     )
@@ -100,6 +106,7 @@ def absorb_hello(state: SecureState, hello: Hello) -> tuple[SecureState, Diagnos
             state.keys[client] == greeting.key and state.rows[client] == hello.n_rows,
             f"client {client} came back as somebody else",
         )
+        # Its place in a cohort and in the sums stays: it is the same client.
         return back, {**found, "repeated": True}
     return (
         replace(
@@ -125,13 +132,17 @@ def absorb_update(
     refuse_unless(isinstance(part, Part), "an update must carry a masked part")
     cohort = state.cohorts.get(part.cohort)
     refuse_unless(
+        # A late part of a cohort that has gone on without its sender is forgotten
+        # unread: kept, it could be subtracted from the later sum (0025).
         cohort is not None and cohort.question is not None,
         f"cohort {part.cohort} is not at work",
     )
     assert cohort is not None
     refuse_unless(client in cohort.members, f"client {client} is in another cohort")
     refuse_unless(
-        part.phase == cohort.phase, f"cohort {part.cohort} is asked for something else"
+        # Masks are made for one question: a part for another one would not cancel.
+        part.phase == cohort.phase,
+        f"cohort {part.cohort} is asked for something else",
     )
     refuse_unless(
         client in cohort.owing or client in cohort.answered,
@@ -143,8 +154,8 @@ def absorb_update(
     # Who answers is here, whatever was heard of it before.
     state = replace(state, left=state.left - {client})
     found = {"accepted": True, "cohort": part.cohort, "phase": part.phase}
-    given = Parts(part.cohort, (client,), part.values, part.tags)
-    return keep_parts(state, [given]), found
+    received = Parts(part.cohort, (client,), part.values, part.tags)
+    return keep_parts(state, [received]), found
 
 
 def absorb_batch(state: SecureState, batch: Batch) -> tuple[SecureState, Diagnostics]:
@@ -167,12 +178,13 @@ def absorb_batch(state: SecureState, batch: Batch) -> tuple[SecureState, Diagnos
     return absorbed, {"accepted": True, "repeated": False, "cells": sizes}
 
 
-def _asked_of(state: SecureState, given: Sequence[Parts]) -> Diagnostics:
+def _asked_of(state: SecureState, received: Sequence[Parts]) -> Diagnostics:
     """Return whose parts these are, in the members' order: cohorts and phases."""
-    members = [client for parts in given for client in parts.members]
+    members = [client for parts in received for client in parts.members]
     order = sorted(range(len(members)), key=members.__getitem__)
-    cohorts = [parts.cohort for parts in given for _ in parts.members]
-    phases = {parts.cohort: state.cohorts[parts.cohort].phase for parts in given}
+    # The trace is by client; parts come by cohort, one for many members.
+    cohorts = [parts.cohort for parts in received for _ in parts.members]
+    phases = {parts.cohort: state.cohorts[parts.cohort].phase for parts in received}
     asked = [cohorts[i] for i in order]
     return {
         "accepted": True,
@@ -189,6 +201,7 @@ def absorb_left(state: SecureState, left: Left) -> tuple[SecureState, Diagnostic
         if cohort.cannot_spare(left.client)
     ]
     state = replace(state, left=state.left | {left.client})
+    # Only now, as `without` must see this client among those who left.
     for number in broken:
         state = without(state, number)
     return state, {"accepted": True}
@@ -199,11 +212,13 @@ def end_round(state: SecureState) -> SecureState:
     working = state.working
     if not working:
         return state
+    # Rounds, not seconds: a run that is replayed must give up at the same time.
     if state.idle < _patience(tuple(working.values())):
         return replace(state, idle=state.idle + 1)
     state = replace(state, silent=state.silent | waits_for(state), idle=0)
     for number in working:
         state = without(state, number)
+    # At once: who was silent is out, and the others need not wait for a round more.
     return prepare(state)
 
 
@@ -213,8 +228,12 @@ def _patience(working: Sequence[Cohort]) -> int:
     Who answers rarely would hold up many at every question to come.
     """
     if not all(is_first(cohort) for cohort in working):
+        # After the first sums nobody is asked again: who is given up takes the finer
+        # sums of its whole cohort with it (0025).
         return LONGER_PATIENCE
     ready = all(
+        # Only at the very first question: later ones have been asked of who is left
+        # (0056).
         cohort.asked == 1
         and len(cohort.members) >= MANY
         and len(cohort.answered) >= MOST_OF_THEM * len(cohort.members)
@@ -237,6 +256,7 @@ def broadcast(state: SecureState) -> Broadcast:
 
     A group is given the cohorts at work, and sees itself whom it asks what.
     """
+    # A million tasks need not be made one by one: the group knows its members.
     if state.group is not None:
         return Broadcast(state.version, None, frozenset(), group=state.working)
     tasks = {
@@ -256,6 +276,7 @@ def _task(state: SecureState, number: int, cohort: Cohort, place: int) -> Task:
         tuple(state.keys[client] for client in cohort.members),
         place,
         cohort.question,
+        # Who encrypts needs the common key; who opens a sum has made it.
         cohort.key if cohort.phase in OPENING else None,
         cohort.total,
         cohort.evidence_for(place),
@@ -265,6 +286,7 @@ def _task(state: SecureState, number: int, cohort: Cohort, place: int) -> Task:
 
 def done(state: SecureState) -> bool:
     """Whether no cohort is at work and none can be formed."""
+    # Dirty: a cohort may still be formed from who waits.
     return bool(state.hellos) and not state.dirty and not state.working
 
 
@@ -273,6 +295,7 @@ def result(state: SecureState) -> Clustering:
     inner = rebuilt(state).inner
     assert inner is not None
     summed = len(state.spoken)
+    # Part of the rows cannot show that there are no clusters (0056).
     partly = summed < state.n_clients
     found = server.result(inner, len(state.answered), state.params.min_cell, partly)
     extra = {**found.extra, "summed": summed}

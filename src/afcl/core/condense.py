@@ -50,6 +50,7 @@ def condense_cells(bag: Cells, most: int) -> Cells:
 
     The bag itself, if it holds no more. Nothing is drawn: equal bags give equal cells.
     """
+    # Small runs keep the bits they had (0017).
     if len(bag) <= most:
         return bag
     labels, k = groups_of(bag.means, bag.counts.astype(np.float64), most)
@@ -65,6 +66,7 @@ def thin_cells(bag: Cells, share: float) -> Cells:
     wanted = bag.counts * share
     counts = np.floor(wanted).astype(np.int64)
     short = round(float(wanted.sum())) - int(counts.sum())
+    # Rows are conserved: a draw would conserve them on average only.
     counts[np.argsort(counts - wanted, kind="stable")[:short]] += 1
     held = np.flatnonzero(counts)
     parts = counts[held] / bag.counts[held]
@@ -77,6 +79,7 @@ def groups_of(points: Floats, weights: Floats, most: int) -> tuple[Ints, int]:
     some = max(SAMPLE, PER_GROUP * most)
     if n <= some:
         return _cut(points, weights, most)[1:]
+    # Evenly chosen and not drawn: equal bags give equal cells.
     picks = np.arange(some) * n // some
     passes, _, k = _cut(points[picks], weights[picks], most)
     labels = np.zeros(n, dtype=np.int64)
@@ -104,6 +107,7 @@ def _cut(points: Floats, weights: Floats, most: int) -> tuple[list[Cuts], Ints, 
         over = points[inside, axis[own]] > at[own]
         moved = np.bincount(own[over], minlength=k)[split]
         divided = (moved > 0) & (moved < np.bincount(own, minlength=k)[split])
+        # Marked as not worth cutting, or the loop would try it for ever.
         loss[split[~divided]] = 0.0  # its points differ by rounding only
         split = split[divided]
         if not split.size:
@@ -142,6 +146,7 @@ def _widest(
 
 def _worth_cutting(loss: Floats, room: int) -> Ints:
     """Return the groups that lose most: three in four of them, as there is room."""
+    # All at once loses a fifth more, one at a time gains nothing (0017).
     number = min(room, (3 * loss.shape[0] + 3) // 4)
     order = np.argsort(-loss, kind="stable")[:number]
     return order[loss[order] > 0]

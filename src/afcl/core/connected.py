@@ -154,18 +154,22 @@ def connected(
     steady
         How much of a convex cluster comes back, on average.
     """
+    # Who asks for an index of the round path wants that path's answer.
     own_wish = (params.criterion, params.granularity) != (AUTO, "auto")
     convex_wanted = params.shape == CONVEX or (params.shape == EITHER and own_wish)
     if convex_wanted or len(bag) < FEWEST:
         return None
     if params.shape == EITHER and (len(bag) < ENOUGH or _has_few_values(bag)):
         return None
+    # All pairs of cells have a way: work and memory grow with the square at least.
     chains = Chains.of(condense_cells(bag, MOST))
     levels = levels_of(chains, convex, params)
+    # Late and once: most answers do not depend on hollows or resamples.
     hollows = cache(lambda: hollows_of(chains))
     best = chosen(levels, hollows)
     back = cache(lambda: _stabilities(chains.cells, best.labels, rng))
     reason = None
+    # A few rows far out part well from the rest, and are no cluster.
     if best.is_fair:
         reason = (
             _unseen(best, hollows, back)
@@ -191,6 +195,8 @@ def _has_few_values(bag: Cells) -> bool:
     counts = bag.counts[order]
     steps = np.diff(sorted_means, axis=0)
     spans = sorted_means[-1] - sorted_means[0]
+    # Levels of a category are as far apart as rows can be: these gaps mean nothing
+    # (0043).
     close = (steps <= TIED * spans) & (spans > 0)
     tied = np.zeros_like(counts, dtype=bool)
     tied[1:] |= close
@@ -204,6 +210,7 @@ def levels_of(
 ) -> tuple[ConnectedLevel, ...]:
     """Return the levels of the tree that may be the answer."""
     wanted = LEVELS if convex is None else max(LEVELS, math.ceil(TIMES * convex.k))
+    # Below three cells a cluster, every gap between cells is a gap between clusters.
     most = max(2, min(len(chains.cells) // 3, params.max_clusters or wanted, wanted))
     found = []
     for k in range(2, most + 1):
@@ -230,11 +237,14 @@ def chosen(
     fair = [level for level in levels if level.is_fair] or levels
     certain = [level for level in fair if level.score >= CERTAIN]
     if certain:
+        # The finest: coarser levels with gaps as certain only put parted ones together.
         return certain[-1]
     largest = max(fair, key=lambda level: (level.score, -level.k))
     if largest.score > PARTED or (found := hollows()) is None:
         return largest
     apart = [level for level in fair if found.least(level.labels) >= DEEPEST]
+    # If even the finest level is apart, cells have no breadth and density says nothing
+    # (0054).
     return apart[-1] if apart and apart[-1] is not fair[-1] else largest
 
 
@@ -244,6 +254,7 @@ def resamples(
     """Yield what hangs together among resampled cells, None where they are too few."""
     bag = condense_cells(cells, most)
     for _ in range(RESAMPLES):
+        # Cells vary as those of other rows would: by count and by mean.
         drawn = resampled(bag, rng)
         yield Chains.of(drawn) if len(drawn) >= FEWEST else None
 
@@ -261,6 +272,7 @@ def _stabilities(cells: Cells, labels: Ints, rng: np.random.Generator) -> Floats
     for chains in resamples(cells, CELLS, rng):
         if chains is not None:
             back.append(came_back(cells, labels, chains, chains.labels(k)))
+    # Too few cells to resample: nothing is known to come back.
     return np.mean(back, axis=0) if back else np.zeros(k)
 
 
@@ -295,6 +307,8 @@ def _is_doubtless(
     seen = level.score + OF_HOLLOW * found.least(level.labels)
     if seen < DOUBTLESS:
         return False
+    # Asked last, as it costs resamples: what does not come back has to be made up for
+    # (0054).
     return bool(seen >= DOUBTLESS + AWAY * (1 - back().min()))
 
 
@@ -314,10 +328,12 @@ def _better(
     """
     fewer = level.k < convex.k
     strayed = fewer and steady < STRAYED and back().mean() > steady
+    # Rows have shown valleys: ways between cells must not overrule them (0055).
     if fewer and parted(convex) >= ALL_PARTED and not strayed:
         return None
     labels = assign(chains.cells.means, convex.centers)[0]
     used, labels = np.unique(labels, return_inverse=True)
+    # Both silhouettes are along ways, so that they can be compared.
     before = -1.0 if used.shape[0] < 2 else chains.silhouette(labels)
     after = chains.silhouette(level.labels)
     gain, parting = after - before, level.score
@@ -329,6 +345,7 @@ def _better(
         and _rand_index(chains.cells.counts, level.labels, labels) < OTHERS
     )
     if better or others:
+        # Chains that run through noise look fine once, and elsewhere the next time.
         if back().mean() < min(LOOSE, steady):
             return None
         return (
@@ -365,9 +382,11 @@ def _sparse(chains: Chains, labels: Ints) -> Bools:
     """Return which cells are much sparser than their cluster usually is."""
     d, counts = chains.cells.means.shape[1], chains.cells.counts
     own = np.where(labels[:, None] == labels, chains.squares, np.inf)
+    # The nearest other cell, not the cell itself.
     np.fill_diagonal(own, np.inf)
     near = own.min(axis=1)
     room = np.sqrt(np.where(np.isfinite(near), near, 0.0) + chains.radii**2)
+    # Per row: a cell of many rows is wide and dense.
     room = room / counts ** (1 / d)
     usual = np.zeros(int(labels.max()) + 1)
     for cluster in range(usual.shape[0]):

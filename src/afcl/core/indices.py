@@ -31,6 +31,8 @@ PER_FOLD = 0.02
 BY_FREE_BIC = 4
 #: Levels that are because they are a peak of the silhouette.
 BY_PEAK = 1
+#: And one that was searched for: likelier, by cells, than all of the path.
+BY_SEARCH = 1
 #: Levels whose BIC with own variances is this close to the best, in nats a row, are
 #: equally likely.
 LIKELY = 0.005
@@ -39,8 +41,9 @@ NEAR_END = 0.8
 #: the path may just have ended; nor one whose silhouette lies so far below the best.
 DROP = 0.2
 #: A valley is one if, of the rows at the lower end, no larger share lies in its middle
-#: (a few rows more counted in both: a few fewer make no valley),
-DEEP, FEW = 0.75, 3.0
+DEEP = 0.75
+#: (so many rows more counted in both: a few fewer make no valley),
+FEW = 3.0
 #: and the likeliest k is confirmed if this share of its clusters have one.
 CONFIRMED = 0.7
 #: Where valleys are all there is to go by, clusters are parted if this share have one.
@@ -92,6 +95,7 @@ def calinski_harabasz(partition: Partition) -> float | None:
     """Calinski-Harabasz from (O, B, Z)."""
     counts, means = partition.counts, partition.means
     n, k = counts.sum(), counts.shape[0]
+    # Nothing between, or nothing left inside: not a large value, but none.
     if k < 2 or n <= k:
         return None
     middle = (counts[:, None] * means).sum(axis=0) / n
@@ -115,6 +119,7 @@ def bic(partition: Partition) -> float:
     """BIC of a mixture of equal spherical Gaussians, hard assignments."""
     counts, d = partition.counts, partition.means.shape[1]
     n, k = counts.sum(), counts.shape[0]
+    # Identical rows would be infinitely likely.
     variance = max(partition.scatters.sum() / (n * d), LEAST_VARIANCE)
     fit = -0.5 * n * d * np.log(variance)
     shares = (counts * np.log(counts / n)).sum()
@@ -125,6 +130,7 @@ def free_bic(partition: Partition) -> float:
     """BIC of a mixture of spherical Gaussians of any variances, hard assignments."""
     counts, d = partition.counts, partition.means.shape[1]
     n, k = counts.sum(), counts.shape[0]
+    # A cluster of few rows is tighter than its cause: without this, small pieces win.
     freedom = np.maximum(counts - 1.0, 0.5) * d
     variances = np.maximum(partition.scatters / freedom, LEAST_VARIANCE)
     fit = -0.5 * d * (counts * np.log(variances)).sum()
@@ -159,12 +165,35 @@ def choose(levels: Sequence[PathLevel], criterion: str, band: float, most: int) 
         if found.size:
             return int(found[_best([levels[i] for i in found], index)])
     value = worth(levels, criterion)
+    # Differences this small are chance: other indices decide among these (0001).
     inside = np.flatnonzero(value >= value.max() - band)
     likely = goodness(levels, "bic")[inside]
+    # Normalised, as BIC grows with the rows and silhouettes do not.
     total = _normalised(likely) + _normalised(goodness(levels, "simplified")[inside])
     tied = inside[total >= total.max() - TIE]
     ks = np.array([level.k for level in levels])
     return int(tied[np.lexsort((ks[tied], -goodness(levels, "bic")[tied]))[0]])
+
+
+def admitted(levels: Sequence[PathLevel], most: int) -> tuple[PathLevel, ...]:
+    """Return the levels to choose among: one that was searched for only if rows agree.
+
+    It has to be likelier than all of the path's, and valleys have to confirm it; then
+    it takes the place of the path's level of the same k. If not, it is as if nobody had
+    searched: what is likely to cells alone does not speak against any level.
+    """
+    of_path = [level for level in levels if not level.searched]
+    likely = max(goodness(of_path, "free_bic"), default=np.inf)
+    found = [
+        level
+        for level in levels
+        if level.searched
+        and goodness([level], "free_bic")[0] > likely
+        and _is_confirmed(level, most)
+    ]
+    taken = {level.k for level in found}
+    every = [*found, *(level for level in of_path if level.k not in taken)]
+    return tuple(sorted(every, key=lambda level: level.k))
 
 
 def worth(levels: Sequence[PathLevel], criterion: str) -> Floats:
@@ -172,6 +201,8 @@ def worth(levels: Sequence[PathLevel], criterion: str) -> Floats:
     values = goodness(levels, criterion)
     if criterion != AUTO:
         return values
+    # The largest k grows with the rows, and small pieces of anything win in the end
+    # (0026).
     paid: Floats = values - PER_FOLD * np.log([level.k for level in levels])
     return paid
 
@@ -189,6 +220,8 @@ def _confirmed(levels: Sequence[PathLevel], most: int) -> Ints:
     """
     likely, near = _likelihoods(levels, LIKELY)
     held = _may_win(levels, most)
+    # A much likelier level that valleys do not confirm: then likelihood decides
+    # nothing.
     if not held.any() or likely[held].max() < likely.max() - near:
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero(held & (likely >= likely[held].max() - near))
@@ -222,6 +255,8 @@ def _may_win(levels: Sequence[PathLevel], most: int) -> Bools:
 def _is_confirmed(level: PathLevel, most: int) -> bool:
     """Whether a level is far from the path's end, has rows enough, and has valleys."""
     k, d = level.centers.shape
+    # At the end of the path "the likeliest so far" says little; nor do k·d or fewer
+    # rows.
     if k >= NEAR_END * most or level.sizes.sum() < k * d:
         return False
     return parted(level) >= CONFIRMED
@@ -229,6 +264,7 @@ def _is_confirmed(level: PathLevel, most: int) -> bool:
 
 def parted(level: PathLevel) -> float:
     """Return the share of clusters with a valley to the next; 0 if not known."""
+    # Counted around other centres, or never: rows have not confirmed it.
     if len(level.valleys) != level.k:
         return 0.0
     return float((depths(level.valleys) <= DEEP).mean())
@@ -246,4 +282,5 @@ def goodness(levels: Sequence[PathLevel], criterion: str) -> Floats:
     name = "silhouette" if criterion == AUTO else criterion
     sign = 1.0 if INDICES[name].higher_is_better else -1.0
     values = [level.scores[name] for level in levels]
+    # Never chosen, and never an error: an index may be undefined at some levels only.
     return np.array([-np.inf if v is None else sign * v for v in values])

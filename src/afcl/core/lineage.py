@@ -207,6 +207,8 @@ def succeeded(
     named = {new: names[old] for old, new in successor.items()}
     for new in range(after.sizes.shape[0]):
         if new not in named:
+            # Never a name of the past: people would take it for the same cluster
+            # (0039).
             named[new], used = f"c{used}", used + 1
     found = tuple(named[new] for new in range(len(named)))
     changes = [*_ends(links, names, found), *_beginnings(links, names, found)]
@@ -245,7 +247,10 @@ def _links(was: Floats, now: Floats) -> Bools:
     """Return which old and new clusters have to do with each other."""
     of_old = was / np.maximum(was.sum(axis=1, keepdims=True), np.finfo(float).tiny)
     of_new = now / np.maximum(now.sum(axis=0, keepdims=True), np.finfo(float).tiny)
+    # In both answers' rows about as many: what only one of them has came or went.
     lasting = (np.minimum(was, now) * TIMES >= np.maximum(was, now)) & (was > 0)
+    # Of either: a part of a split is mostly the old one, who merges goes mostly into
+    # the new.
     links: Bools = lasting & ((of_old >= MOST) | (of_new >= MOST))
     return links
 
@@ -254,6 +259,7 @@ def _matched(weights: Floats, links: Bools) -> dict[int, int]:
     """Return the new cluster of every old one that has a successor."""
     from scipy.optimize import linear_sum_assignment  # slow to load, rarely needed
 
+    # All pairs together: the best partner of one may be needed by another.
     old, new = linear_sum_assignment(np.where(links, weights, 0.0), maximize=True)
     pairs = zip(old.tolist(), new.tolist(), strict=True)
     return {i: j for i, j in pairs if links[i, j]}

@@ -31,6 +31,7 @@ def ward(counts: Floats, means: Floats) -> tuple[Merge, ...]:
 def joined_seeds(bag: Cells, seeds: Floats) -> tuple[Cells, tuple[Merge, ...]]:
     """Return the seeds that hold cells, each with its rows, and the tree of them."""
     labels, _ = assign(bag.means, seeds)
+    # Seeds that hold no cell have no mean to be joined by.
     used, labels = np.unique(labels, return_inverse=True)
     counts, means, scatters = pool(bag, labels.astype(np.int64), used.shape[0])
     return Cells(counts.astype(np.int64), means, scatters), ward(counts, means)
@@ -41,6 +42,7 @@ def polish(bag: Cells, centers: Floats) -> tuple[Floats, Floats, Floats]:
     weights = bag.counts.astype(np.float64)
     moved, labels = lloyd(bag.means, weights, centers, POLISH)
     held = np.bincount(labels, minlength=moved.shape[0]) > 0
+    # Clusters are numbered without the empty ones, in the order of the centres.
     numbers = np.cumsum(held) - 1
     return pool(bag, numbers[labels], int(held.sum()))
 
@@ -91,10 +93,12 @@ def build_path(
     levels: dict[int, PathLevel] = {}
     for counts, centers, scatters, simplified, moment in found:
         k = counts.shape[0]
+        # Every index compares clusters: there is nothing to score at one.
         if k < 2:
             continue
         bare = PathLevel(k, centers, counts, {}, scatters)
         level = scored(bare, moment / n, simplified / n)
+        # A larger level that lost centres may be better than the one cut at this k.
         if k not in levels or _silhouette(level) > _silhouette(levels[k]):
             levels[k] = level
     return tuple(levels[k] for k in sorted(levels))

@@ -77,6 +77,8 @@ class PathLevel:
         Rows per cluster in three slabs on the way to its nearest centre: the middle,
         the own end, the other end (see :func:`afcl.kernels.valleys`), as the clients
         counted them; of shape (0, 3) where they are not known.
+    searched
+        Whether it is not of the path, but was searched for (:mod:`core.search`).
     """
 
     k: int
@@ -86,6 +88,7 @@ class PathLevel:
     scatters: Floats = field(default_factory=lambda: np.empty(0))
     revision: int = 0
     valleys: Floats = field(default_factory=lambda: np.empty((0, 3)))
+    searched: bool = False
 
     @property
     def spreads(self) -> Floats:
@@ -223,7 +226,9 @@ class Disclosure(NamedTuple):
     all of it follows from what a client keeps (:class:`Keep`), however often it speaks;
     `steps` is the most different broadcasts it answers (None: as many as come);
     `holders` are the clients that hold rows of a group, at least, before its sums over
-    clients are read (None: there are no such sums).
+    clients are read (None: there are no such sums). `seeds`, `levels` and `passes` are
+    the most seeds and levels that a broadcast may have, and the most different sums
+    over clients (None: there are none, or as many as follow from the rows).
     """
 
     level: str = ""
@@ -231,6 +236,9 @@ class Disclosure(NamedTuple):
     once: bool = False
     steps: int | None = None
     holders: int | None = None
+    seeds: int | None = None
+    levels: int | None = None
+    passes: int | None = None
 
 
 class Method(Protocol[ParamsT, StateT]):

@@ -14,7 +14,15 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.cells import pool
 from afcl.core.condense import condense_cells
-from afcl.core.indices import BY_FREE_BIC, BY_PEAK, INDICES, choose, goodness, worth
+from afcl.core.indices import (
+    BY_FREE_BIC,
+    BY_PEAK,
+    BY_SEARCH,
+    INDICES,
+    choose,
+    goodness,
+    worth,
+)
 from afcl.core.messages import Cells, Level, Plan
 from afcl.core.params import DefaultParams
 from afcl.core.path import (
@@ -25,6 +33,7 @@ from afcl.core.path import (
     summary_silhouettes,
 )
 from afcl.core.protocol import PathLevel, server_rng
+from afcl.core.search import likelier
 from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import ServerState
 from afcl.kernels import assign, lloyd
@@ -38,6 +47,8 @@ BULK = 1 << 14
 RESTARTS = 3
 #: Lloyd iterations after a reply changed the memory.
 REFINE = 10
+#: Levels that a search for a likelier one begins at: the likeliest.
+SEARCHED_FROM = 3
 #: Purpose of the server's draws.
 SEEDING = 0
 #: Plans of one version that answers are checked against.
@@ -48,15 +59,19 @@ def prepare(state: ServerState) -> ServerState:
     """R3 to R6 for whatever was absorbed since the last time."""
     if not state.total_rows() or state.prepared:
         return state
+    # Condensed beyond a budget, so that the work does not grow with the clients (0017).
     bag = _bounded(state.bag(), state.params.seeds_for(state.total_rows()))
     if state.need_seed:
         state = _reseed(state, bag)
+    # Placing seeds anew at every message would change the candidates that are being
+    # scored.
     elif state.moved:
         state = _refine(state, bag)
     if state.dirty:
         state = _build(state, bag)
     elif state.stale:
         state = _update_candidates(state)
+    # Replies to plans of another path say nothing of this one's candidates.
     before = () if state.dirty else state.sent
     return replace(
         state,
@@ -91,6 +106,7 @@ def _reseed(state: ServerState, bag: Cells) -> ServerState:
     n = int(bag.counts.sum())
     k = min(state.params.seeds_for(n), distinct(bag.means))
     start = state.seeds
+    # Seeds of another number cannot be one of the starts.
     if start is not None and start.shape[0] != k:
         start = None
     rng = server_rng(state.seed, SEEDING, state.seedings)
@@ -105,6 +121,7 @@ def _refine(state: ServerState, bag: Cells) -> ServerState:
     assert state.built_from is not None
     weights = bag.counts.astype(np.float64)
     seeds, labels = lloyd(bag.means, weights, state.seeds, REFINE)
+    # A seed that holds nothing would be lost to the path for good.
     empty = np.setdiff1d(np.arange(seeds.shape[0]), labels)
     if empty.size:
         far = weights * assign(bag.means, seeds)[1]
@@ -114,6 +131,7 @@ def _refine(state: ServerState, bag: Cells) -> ServerState:
     counts, _, scatters = pool(bag, labels, seeds.shape[0])
     shift = float((counts * ((seeds - state.built_from) ** 2).sum(axis=1)).sum())
     within = float(scatters.sum())
+    # Beside the scatter inside: small moves leave the tree as it is, and it is dear.
     drifted = shift > state.params.drift * within
     movement = shift / within if within > 0 else 0.0
     return replace(state, seeds=seeds, movement=movement, dirty=state.dirty or drifted)
@@ -126,14 +144,18 @@ def _build(state: ServerState, bag: Cells) -> ServerState:
     n = int(bag.counts.sum())
     kmax = state.params.clusters_for(n, len(seeds))
     levels = build_path(bag, seeds, merges, kmax)
+    candidates = _candidates(levels, state.params, kmax)
+    if state.params.criterion == AUTO:
+        candidates += _searched(bag, levels, kmax)[:BY_SEARCH]
     return replace(
         state.unanswered(),
         built_from=state.seeds,
         movement=0.0,
         version=state.version + 1,
+        # Identical rows have no path, and still an answer.
         levels=levels or (one_cluster(bag),),
         merges=merges,
-        candidates=_candidates(levels, state.params, kmax),
+        candidates=candidates,
         most=kmax,
     )
 
@@ -159,12 +181,31 @@ def _candidates(
     kept = set(order.tolist())
     if params.criterion in ("auto", "silhouette"):
         kept = {i for i in kept if good[i] >= good.max() - params.prune}
+    # Whatever is pruned: the answer so far has to be scored by the rows.
     kept.add(choose(levels, params.criterion, params.band, most))
     if params.criterion == AUTO:
+        # The rule compares likelihoods first (0024): who may win by them is scored by
+        # rows.
         likely = np.argsort(-goodness(levels, "free_bic"), kind="stable")
         kept.update(likely[:BY_FREE_BIC].tolist())
         kept.update(_next_peaks(good, kept)[:BY_PEAK])
     return tuple(levels[i] for i in sorted(kept))
+
+
+def _searched(
+    bag: Cells, levels: tuple[PathLevel, ...], most: int
+) -> tuple[PathLevel, ...]:
+    """Return a level that is likelier than those of the path, if one is found."""
+    order = np.argsort(-goodness(levels, "free_bic"), kind="stable")
+    starts = [levels[i].centers for i in order[:SEARCHED_FROM]]
+    centers = likelier(bag, starts, most) if starts else None
+    if centers is None:
+        return ()
+    counts, means, scatters = polish(bag, centers)
+    bare = PathLevel(len(counts), means, counts, {}, scatters, searched=True)
+    simplified, moment = summary_silhouettes(bag, bare)
+    weights = bag.counts / bag.counts.sum()
+    return (scored(bare, float(weights @ moment), float(weights @ simplified)),)
 
 
 def _next_peaks(good: Floats, kept: set[int]) -> list[int]:
@@ -172,6 +213,7 @@ def _next_peaks(good: Floats, kept: set[int]) -> list[int]:
 
     Where clusters are long, the likeliest levels are those that cut them up.
     """
+    # So that both ends of the path can be peaks.
     padded = np.concatenate([[-np.inf], good, [-np.inf]])
     peaks = np.flatnonzero((good > padded[:-2]) & (good > padded[2:]))
     free = [i for i in peaks.tolist() if i not in kept]
@@ -182,17 +224,22 @@ def _update_candidates(state: ServerState) -> ServerState:
     """R6: polish every candidate on the replies, and the memory of who is silent."""
     polished = []
     most = max((candidate.k for candidate in state.candidates), default=1)
+    # Who does not reply would vanish from the centres otherwise.
     silent = _bounded(state.silent_bag(), most)
     for position, candidate in enumerate(state.candidates):
         bag = _bounded(state.level_bag(position), most)
         counts, centers, scatters = polish(bag, candidate.centers)
         k = counts.shape[0]
+        # A candidate that fell together is left as it was sent: no index knows one
+        # cluster.
         if k < 2:
             polished.append(candidate)
             continue
         revision = candidate.revision + 1
         valleys = _valleys(state, position, k)
-        level = PathLevel(k, centers, counts, {}, scatters, revision, valleys)
+        level = PathLevel(
+            k, centers, counts, {}, scatters, revision, valleys, candidate.searched
+        )
         polished.append(_federated_scores(state, position, level, silent))
     return replace(state, candidates=tuple(polished))
 
@@ -219,5 +266,6 @@ def _federated_scores(
         cell_simplified, cell_moment = summary_silhouettes(silent, level)
         simplified += float((silent.counts * cell_simplified).sum())
         moment += float((silent.counts * cell_moment).sum())
+    # Sums and not means were replied, so that sites of any size add up.
     n = state.total_rows()
     return scored(level, moment / n, simplified / n)

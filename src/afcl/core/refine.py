@@ -49,6 +49,7 @@ def joined(partition: SeedPartition, counts: Ints, smallest: int) -> SeedPartiti
     starts = partition.starts.tolist()
     groups = np.empty_like(partition.groups)
     at = 0
+    # Inside each parent only: groups have to stay nested (0025).
     for first, last in zip(starts, starts[1:], strict=False):
         seeds = np.ascontiguousarray(partition.seeds[first:last])
         held = np.ascontiguousarray(counts[first:last])
@@ -77,8 +78,10 @@ def without_few(
         inside = np.flatnonzero(outer == parent)
         enough = inside[opened[inside]]
         if not enough.size:
+            # Divided into what few hold, the parts would tell these: it stays whole.
             groups[inside] = inside[0]
             continue
+        # Joined, not closed: a rest that is left out is the difference to the parent.
         few = inside[~opened[inside]]
         nearest, _ = assign(places[few], places[enough])
         groups[few] = enough[nearest]
@@ -103,6 +106,7 @@ def moments_from(
     held = counts.astype(np.int64)
     if counted is not None:
         held = np.bincount(last.groups, counted).astype(np.int64)
+    # Rows were counted there that nobody may sum.
     empty = (counts == 0) & (held > 0)
     if not bool(np.all(counts[~empty] >= 1)) or bool(sums[empty].any()):
         return None
@@ -113,10 +117,12 @@ def moments_from(
     if len(question.partitions) > 1:  # one scatter for all columns
         squares, slack = squares.sum(axis=1, keepdims=True), d * slack
     scatters = seconds - counts[:, None] * squares
+    # A negative variance is no sum of anybody's rows.
     if not bool(np.all(scatters >= -slack[:, None])):
         return None
     means = last.origins + means
     missing = held - np.where(empty, 0, counts).astype(np.int64)
+    # The missing rows of a group are taken to be like the others.
     scatters = np.maximum(scatters, 0.0) * (held / counts)[:, None]
     if counted is not None and empty.any():
         at, around = _at_seeds(last, counted, held)
@@ -138,12 +144,6 @@ def _at_seeds(
 
     means = summed(partition.seeds) / np.maximum(held, 1)[:, None]
     return means, summed((partition.seeds - means[groups]) ** 2)
-
-
-def cells_from(question: Question, numbers: Ints) -> Cells | None:
-    """Return a cohort's groups as cells, None if they cannot be."""
-    moments = moments_from(question, numbers)
-    return None if moments is None else moments.cells
 
 
 def _read(question: Question, numbers: Ints) -> Floats:
@@ -172,6 +172,7 @@ def finer(
     Seeds are placed on the pseudo-rows of all cohorts; a group is divided among those
     seeds that are the nearest to some of its own pseudo-rows.
     """
+    # A share for each cohort: one large cohort must not place all the seeds.
     most = max(LEAST_PSEUDO, MOST_PSEUDO // len(every))
     drawn = [_pseudo_rows(each, most, rng) for each in every]
     points = np.concatenate([points for points, _, _ in drawn])
@@ -179,6 +180,7 @@ def finer(
     if points.shape[0] > MOST_PSEUDO:
         some = np.sort(rng.choice(points.shape[0], MOST_PSEUDO, replace=False))
         points, weights = points[some], weights[some]
+    # More seeds gave nothing (6 and 8 roots of n: 0025).
     k = min(MOST_FINER, int(FINER_PER_ROOT * math.sqrt(n_rows)), points.shape[0])
     start = points[plus_plus(points, k, rng, weights)]
     seeds, _ = lloyd(points, weights, start, PLACING)
@@ -191,6 +193,7 @@ def _pseudo_rows(
     """Draw rows as Gaussian groups would have them; return them, groups, weights."""
     counts = moments.counts
     share = min(1.0, most / counts.sum())
+    # Every group has at least one, or its place would get no seed.
     sizes = np.maximum(1, np.rint(counts * share).astype(np.int64))
     groups = np.repeat(np.arange(counts.shape[0]), sizes)
     noise = rng.standard_normal((groups.shape[0], moments.means.shape[1]))
@@ -202,6 +205,7 @@ def _pseudo_rows(
 def _divided(seeds: Floats, points: Floats, groups: Ints) -> SeedPartition:
     """Divide groups among the seeds nearest to their own pseudo-rows."""
     nearest, _ = assign(points, seeds)
+    # A seed may serve in several groups: it is another one in each.
     pairs = np.unique(np.stack([groups, nearest], axis=1), axis=0)
     chosen = np.ascontiguousarray(seeds[pairs[:, 1]])
     return SeedPartition(chosen, pairs[:, 0].copy(), np.arange(pairs.shape[0]))
@@ -225,6 +229,7 @@ def sub_cells(cells: Cells, partition: SeedPartition, counts: Ints) -> Cells:
     )
     offsets = seeds - (centers / cells.counts[:, None])[groups]
     between = np.bincount(groups, mass * (offsets * offsets).sum(axis=1), minlength=k)
+    # Never all of it: rows have a spread around their seeds as well.
     most = EXPLAINED * cells.scatters
     shrink = np.sqrt(most / np.maximum(between, np.maximum(most, 1e-300)))
     points = cells.means[groups] + shrink[groups, None] * offsets

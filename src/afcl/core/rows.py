@@ -87,7 +87,7 @@ class RowsInPlace(Rows, Protocol):
         """Return such labels by other names."""
         ...
 
-    def told(self, labels: Any) -> Iterator[Ints]:
+    def host_labels(self, labels: Any) -> Iterator[Ints]:
         """Yield such labels part by part, in main memory."""
         ...
 

@@ -21,7 +21,7 @@ from afcl.core.cells import exchange, nothing
 from afcl.core.checks import check_hello, check_update
 from afcl.core.condense import condense_cells
 from afcl.core.connected import Connected, connected
-from afcl.core.indices import choose, goodness
+from afcl.core.indices import admitted, choose, goodness
 from afcl.core.messages import (
     Batch,
     Broadcast,
@@ -306,7 +306,7 @@ def chosen(state: ServerState) -> PathLevel:
     """Rule 3.5 over the candidates; the only level there is when there are none."""
     if not state.candidates:
         return state.levels[0]
-    levels, params = state.candidates, state.params
+    levels, params = admitted(state.candidates, state.most), state.params
     return levels[choose(levels, params.criterion, params.band, state.most)]
 
 
@@ -322,6 +322,8 @@ def result(
     `smallest` is the smallest cell, if the parameters' is another one; `partly`:
     of some sites there should be sums, and are none.
     """
+    candidates = admitted(state.candidates, state.most)
+    state = replace(state, candidates=candidates)
     best = chosen(state)
     path = {level.k: level for level in state.levels}
     for i in np.argsort(goodness(state.candidates, "silhouette"), kind="stable"):

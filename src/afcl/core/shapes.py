@@ -179,9 +179,9 @@ def places_of(
     shared = (counts >= smallest) & _is_shared(owners, group, pairs.shape[0])
     largest = np.zeros(seeds.shape[0])
     np.maximum.at(largest, at, counts)
-    told = shared | (counts == largest[at])
-    points = np.where(shared[:, None], means, seeds[at])[told]
-    labels = labels[told]
+    shown = shared | (counts == largest[at])
+    points = np.where(shared[:, None], means, seeds[at])[shown]
+    labels = labels[shown]
     untold = np.setdiff1d(np.arange(k), labels)
     _, centers, _ = pool(found.cells, found.labels, k)
     return Places(

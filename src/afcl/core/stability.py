@@ -28,11 +28,13 @@ def resampled(bag: Cells, rng: np.random.Generator) -> Cells:
     root, and what a mean has moved is missing from the scatter around it.
     """
     counts = bag.counts.astype(np.float64)
+    # Gamma and not Poisson weights of cells: a cell is many rows, not one (0026).
     drawn = np.rint(rng.gamma(counts)).astype(np.int64)
     drawn[np.argmax(drawn)] = max(1, drawn.max())  # some row there is
     widths = np.sqrt(bag.scatters / bag.means.shape[1]) / counts
     means = bag.means + rng.normal(size=bag.means.shape) * widths[:, None]
     kept = drawn > 0
+    # Per row as before, less what the mean has taken along.
     scatters = bag.scatters * (drawn / counts) * (1.0 - 1.0 / counts)
     return Cells(drawn[kept], means[kept], scatters[kept])
 
@@ -60,11 +62,11 @@ class FromRows:
         cls, levels: Iterable[PathLevel], candidates: Sequence[PathLevel]
     ) -> FromRows:
         """Compare candidates with the levels of the path they began as."""
-        told = {level.k: level.scores for level in levels}
+        by_rows = {level.k: level.scores for level in levels}
         shifts = {
-            level.k: _differences(level.scores, told[level.k])
+            level.k: _differences(level.scores, by_rows[level.k])
             for level in candidates
-            if level.k in told
+            if level.k in by_rows
         }
         usual: Scores = {
             name: float(
@@ -76,6 +78,8 @@ class FromRows:
 
     def applied(self, level: PathLevel) -> PathLevel:
         """Return a level of a resample as its rows would have been scored."""
+        # Where nobody was asked, as much as for the others: else candidates would win
+        # by it.
         shift = self.shifts.get(level.k, self.usual)
         scores: Scores = {
             name: None if value is None else value + (shift[name] or 0.0)
@@ -105,5 +109,6 @@ def recovered(weights: Ints, labels: Ints, others: Ints, k: int) -> Floats:
     pairs = np.bincount(labels * k + others, weights, minlength=k * k)
     shared = pairs.reshape(k, k)
     united = shared.sum(axis=1)[:, None] + shared.sum(axis=0) - shared
+    # The best partner: which number a cluster has in the other answer means nothing.
     found: Floats = (shared / np.maximum(united, 1.0)).max(axis=1)
     return found

@@ -29,17 +29,27 @@ from afcl.core.seeding import distinct, plus_plus, weighted_kmeans
 from afcl.kernels import lloyd
 from afcl.reliance import CLUSTERS, NO_CLUSTERS, UNCLEAR
 
-#: Clouds that a gain is compared with, and rows in each of them at most.
-CLOUDS, CLOUD_ROWS = 9, 2000
-#: Lloyd iterations that condense the rows of a cloud to cells, and that a level gets.
-CONDENSE, SAMPLE_POLISH = 3, 6
+#: Clouds that a gain is compared with.
+CLOUDS = 9
+#: Rows in each of them at most.
+CLOUD_ROWS = 2000
+#: Lloyd iterations that condense the rows of a cloud to cells.
+CONDENSE = 3
+#: Lloyd iterations that a level of a cloud gets.
+SAMPLE_POLISH = 6
 #: Axes that are looked at: those along which the rows differ most.
 AXES = 32
-#: A gain over one cloud that valleys at this share of the clusters confirm,
-SOME_GAIN, SOME_VALLEYS = 0.05, 0.35
-#: one that is so much more than on clouds, and as many times their spread (which is
-#: not asked for beyond one nat),
-MORE_GAIN, SPREADS, ENOUGH = 0.3, 5.0, 1.0
+# There are clusters if one of three holds, in nats a row (decision 0026):
+#: a gain over one cloud of more than this
+SOME_GAIN = 0.05
+#: where at least this share of the clusters have a valley;
+SOME_VALLEYS = 0.35
+#: or one that is so much more than on clouds
+MORE_GAIN = 0.3
+#: and so many times the spread of these,
+SPREADS = 5.0
+#: which is not asked for beyond this;
+ENOUGH = 1.0
 #: or one a little beyond all clouds where nearly every cluster has a valley.
 LITTLE_GAIN = 0.05
 #: Clouds that differ by so much among themselves say nothing.
@@ -63,6 +73,8 @@ def clouds_like(bag: Cells, most: int, rng: np.random.Generator) -> Clouds:
         cloud = _cloud(bag, rng)
         gains.append(gain_over_one(cloud, sample_path(cloud, most, rng)))
     middle = float(np.median(gains))
+    # As a standard deviation of Gaussian gains, but one odd cloud of nine does not move
+    # it.
     spread = 1.4826 * float(np.median(np.abs(np.array(gains) - middle)))
     return Clouds(middle, spread, max(gains))
 
@@ -84,10 +96,14 @@ def is_plain(gain: float, by_rows: float, valleys: float) -> bool:
 def compared(gain: float, valleys: float, clouds: Clouds) -> str:
     """Say whether there are clusters, given the gains on rows without any."""
     more = gain - clouds.middle
+    # A little added: nine clouds that happen to agree do not make any gain significant.
     if more > max(MORE_GAIN, min(ENOUGH, SPREADS * (clouds.spread + 0.01))):
         return CLUSTERS
+    # Valleys alone are blind with many columns, the gain alone believes long tails
+    # (0026).
     if valleys >= ALL_PARTED and more > LITTLE_GAIN and gain > clouds.most:
         return CLUSTERS
+    # Clouds that differ among themselves cannot show that there is nothing.
     return UNCLEAR if more > MORE_GAIN and clouds.spread > BLIND else NO_CLUSTERS
 
 
@@ -107,6 +123,7 @@ def sample_path(
     bag: Cells, most: int, rng: np.random.Generator
 ) -> tuple[PathLevel, ...]:
     """Return the levels from 2 to `most` on a small bag, from seeds of its own."""
+    # Twice as many seeds as clusters, so that the path has something to join.
     k = min(2 * most, distinct(bag.means))
     weights = bag.counts.astype(np.float64)
     placed = weighted_kmeans(bag.means, weights, k, rng, 1)
@@ -120,7 +137,9 @@ def leading(bag: Cells) -> Cells:
     if d <= AXES:
         return bag
     known = _Moments.of(bag)
+    # Covariances of many columns cost their cube, and few rows do not tell them.
     axes = np.linalg.eigh(known.between)[1][:, -AXES:]
+    # Scatter inside cells is taken as round: each axis has its share of it.
     return Cells(bag.counts, bag.means @ axes, bag.scatters * (AXES / d))
 
 
@@ -183,6 +202,7 @@ def _shape(covariance: Floats, n: float) -> float:
     """
     d = covariance.shape[0]
     spread = np.linalg.eigvalsh(covariance)[::-1]
+    # A column that follows from others would be infinitely likely.
     spread = np.maximum(spread, max(FLAT * spread[0], LEAST_VARIANCE))
     q = np.arange(d)
     logs = np.concatenate([[0.0], np.cumsum(np.log(spread))[:-1]])
@@ -203,8 +223,12 @@ def _cloud(bag: Cells, rng: np.random.Generator) -> Cells:
     """
     known = _Moments.of(bag)
     spread, axes = np.linalg.eigh(known.covariance())
+    # Flat directions stay flat: no division by their width.
     root = np.sqrt(np.maximum(spread, max(FLAT * spread[-1], LEAST_VARIANCE)))
+    # Rows, not whole cells: turned cells make clumpy clouds, which look structured
+    # (0026).
     rows = _rows(bag, rng)
+    # How far out is kept, so that long tails have a cloud with long tails to beat.
     far = np.linalg.norm((rows - known.mean) @ axes / root, axis=1)
     ways = far[:, None] * _directions(len(rows), len(root), rng)
     rows = known.mean + (ways * root) @ axes.T
@@ -227,6 +251,7 @@ def _rows(bag: Cells, rng: np.random.Generator) -> Floats:
     shares = bag.counts * (min(n, CLOUD_ROWS) / n)
     owner = np.repeat(
         np.arange(len(bag)),
+        # Rounded at random: small cells would all vanish, or all count too much.
         np.floor(shares + rng.random(len(bag))).astype(np.int64),
     )
     widths = np.sqrt(bag.scatters / bag.counts / d)[owner]
@@ -237,6 +262,7 @@ def _rows(bag: Cells, rng: np.random.Generator) -> Floats:
 def _condensed(rows: Floats, m: int, n: float, rng: np.random.Generator) -> Cells:
     """Condense rows to about m cells that stand for n rows."""
     ones = np.ones(rows.shape[0])
+    # As fine as the bag, but never finer than five rows a cell: gains are compared.
     k = max(2, min(m, rows.shape[0] // 5))
     _, labels = lloyd(rows, ones, rows[plus_plus(rows, k, rng)], CONDENSE)
     used, labels = np.unique(labels, return_inverse=True)

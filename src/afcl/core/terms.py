@@ -24,9 +24,13 @@ LONGEST_NAME = 200
 LONGEST_OPTIONS = 1 << 16
 #: Most levels of a category.
 MOST_LEVELS = 1000
-#: How names of levels travel: as they are, as hashes, or only those that were declared
-#: and not found in rows; each reveals less than the one before.
-CLEAR, HASHED, DECLARED = "clear", "hashed", "declared"
+# How names of levels travel; each way reveals less than the one before.
+#: As they are.
+CLEAR = "clear"
+#: As hashes.
+HASHED = "hashed"
+#: Only those that were declared, and not found in rows.
+DECLARED = "declared"
 NAMES = (CLEAR, HASHED, DECLARED)
 
 
@@ -129,7 +133,8 @@ class AskAnnouncement:
     With `group` above 1 these are of the means of groups of so many rows. An enrolled
     site signs the `challenge`, so that nobody else can answer for it. `categories` are
     categories for everybody, with levels or without; `names` says how the names of
-    other levels travel.
+    other levels travel. `max_rows` are the rows that the site may declare, for its
+    people to know.
     """
 
     run: str
@@ -138,6 +143,7 @@ class AskAnnouncement:
     challenge: str = ""
     categories: tuple[Category, ...] = ()
     names: str = CLEAR
+    max_rows: int | None = None
 
     def __post_init__(self) -> None:
         check_run(self.run)

@@ -39,12 +39,18 @@ from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR
 
 #: Purpose of the server's draws.
 TRUSTING = 3
-#: Resamples of what was heard: so many, and more if these do not all agree.
-FEWEST, RESAMPLES = 8, 24
-#: Cells of the bag that is resampled, and of every level that is looked at, at least.
-CELLS, CELLS_PER_LEVEL = 256, 4
-#: Resamples are cut into up to so many times the answer's clusters, and a few more;
-TIMES, MORE = 2, 5
+#: Resamples of what was heard, if these all agree,
+FEWEST = 8
+#: and if they do not.
+RESAMPLES = 24
+#: Cells of the bag that is resampled, at least,
+CELLS = 256
+#: and for every cluster that it may be cut into.
+CELLS_PER_LEVEL = 4
+#: Resamples are cut into up to so many times the answer's clusters,
+TIMES = 2
+#: and so many more;
+MORE = 5
 #: candidates up to this k are looked at in any case.
 FAR = 40
 #: Besides peaks of the path, the finest level of whose clusters so much comes back.
@@ -68,6 +74,7 @@ class _Evidence(NamedTuple):
 
         Clouds are looked at only where they are needed.
         """
+        # A resample has no rows of its own: what these added is kept (0026).
         by_rows = self.by_rows + gain - self.gain
         if is_plain(gain, by_rows, self.valleys):
             return CLUSTERS
@@ -127,8 +134,10 @@ def judged(
     """
     if best.k < 2:
         return None, Trust(NO_CLUSTERS, None, 1.0, ((1, 1.0),), (1.0,), (1,))
+    # Always the same draws: the answer must not depend on how often it is asked for.
     rng = server_rng(state.seed, TRUSTING, 0)
     far = [level.k for level in state.candidates if level.k <= FAR]
+    # Some way beyond the answer, or a larger k could not come out of a resample.
     reach = min(state.most, max([TIMES * best.k + MORE, *far]))
     bag = condense_cells(state.bag(), max(CELLS, CELLS_PER_LEVEL * reach))
     evidence = _evidence(bag, reach, state.candidates, rng)
@@ -137,6 +146,7 @@ def judged(
     peaks = _peaks(levels, best.k)
     came = _resampled(state, bag, reach, evidence, levels, rng)
     believable = _believable(levels, peaks, best.k, came)
+    # Who knows that there are clusters gets the best k, and the verdict beside it.
     none = found == NO_CLUSTERS and state.params.allow_one
     answer = None if none else _granular(state, levels, believable, best)
     return answer, _trust(answer, found, evidence, came, believable, best.k)
@@ -148,6 +158,7 @@ def _evidence(
     small = leading(bag)
     by_rows, valleys = gain_by_rows(bag, candidates)
     gain = gain_over_one(small, sample_path(small, reach, rng))
+    # Of their own: whether clouds are needed must not move the draws of the resamples.
     apart = rng.spawn(1)[0]
     clouds = cache(lambda: clouds_like(small, reach, apart))
     return _Evidence(gain, by_rows, valleys, clouds)
@@ -158,8 +169,10 @@ def _verdict(
 ) -> str:
     """Say whether there are clusters; where cells mix or are noise, only if so."""
     found = evidence.verdict(evidence.gain)
+    # Mixed cells look like one cloud, and like clusters where there are none (0026).
     if _too_mixed(state, k):
         return UNCLEAR
+    # Noise may have filled the valleys; missing rows may have been a cluster.
     blurred = partly or state.params.noisy
     return UNCLEAR if found == NO_CLUSTERS and blurred else found
 
@@ -168,6 +181,7 @@ def _too_mixed(state: ServerState, k: int) -> bool:
     """Whether sites are alike, and too small to show so many clusters by cells."""
     rows, means = _sites(state)
     enough = CELLS_PER_CLUSTER * state.params.min_cell * k
+    # Of one site nothing can be compared, and large sites have cells enough.
     if len(rows) < 2 or np.median(rows) >= enough:
         return False
     bag = state.bag()
@@ -210,11 +224,13 @@ def _resampled(
     known = FromRows.of(state.levels, state.candidates)
     labels = {each.k: assign(bag.means, each.centers)[0] for each in levels}
     for done in range(RESAMPLES):
+        # Resamples that all agree are believed; most answers are done here.
         if done == FEWEST and len(set(came.ks)) == 1:
             break
         again = resampled(bag, rng)
         path = sample_path(again, reach, rng)
         if not path:
+            # Too few different cells for any level.
             came.ks.append(1)
             continue
         level = chosen_again(path, known, params.criterion, params.band, state.most)
@@ -237,6 +253,7 @@ def _is_none(
 ) -> bool:
     """Whether a resample shows no clusters."""
     if again.means.shape[1] > AXES:
+        # As for the run itself, on its main axes: gains must be comparable.
         again = leading(again)
         path = sample_path(again, reach, rng)
     return evidence.verdict(gain_over_one(again, path)) == NO_CLUSTERS
@@ -248,6 +265,7 @@ def _is_none(
 def _peaks(levels: Sequence[PathLevel], chosen: int) -> set[int]:
     """Return the k that are better than their neighbours, and the chosen one."""
     value = np.concatenate([[-np.inf], worth(levels, AUTO), [-np.inf]])
+    # Plateaus count: which of equal neighbours is better is chance.
     high = (value[1:-1] >= value[:-2]) & (value[1:-1] >= value[2:])
     ks = np.array([level.k for level in levels])
     return {chosen, *ks[high].tolist()}
@@ -262,6 +280,7 @@ def _believable(
     """
     least = {each.k: came.stabilities(each.k).min() for each in levels}
     stable = {k for k in peaks if least[k] >= STABLE}
+    # It need not be a peak of the index: more has to come back of it.
     finest = [k for k, back in least.items() if back >= FINEST][-1:]
     return tuple(sorted({chosen, *stable, *finest}))
 
@@ -275,6 +294,7 @@ def _granular(
     """Return the level that the user's wish for more or fewer clusters leads to."""
     wish = {"coarse": believable[0], "auto": best.k, "fine": believable[-1]}
     k = wish[state.params.granularity]
+    # A level that is not on the path any more: the best stands in.
     return next((level for level in levels if level.k == k), best)
 
 
@@ -288,10 +308,11 @@ def _trust(
 ) -> Trust:
     shares = came.shares()
     gain = max(evidence.gain, evidence.by_rows)
-    told = tuple(shares.items())
+    confidences = tuple(shares.items())
     if answer is None:
-        return Trust(found, gain, shares.get(1, 0.0), told, (1.0,), (1,))
+        return Trust(found, gain, shares.get(1, 0.0), confidences, (1.0,), (1,))
     k = answer.k
+    # No rule chooses a wished level, so it cannot "come out" again: its clusters can.
     confidence = shares.get(k, 0.0) if k == chosen else came.often(k)
     stabilities = tuple(came.stabilities(k).tolist())
-    return Trust(found, gain, confidence, told, stabilities, believable)
+    return Trust(found, gain, confidence, confidences, stabilities, believable)

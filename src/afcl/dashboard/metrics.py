@@ -111,8 +111,8 @@ def _metrics(run: RunFolder, state: RunState, now: float) -> Iterable[Metric]:
     if k is None and history.steps:
         k = history.steps[-1].k
     yield _known("afcl_clusters", "Number of clusters so far.", k)
-    heard = [site.heard_at for site in sites if site.heard_at is not None]
-    silent = max(0.0, now - max(heard)) if heard else None
+    last_times = [site.heard_at for site in sites if site.heard_at is not None]
+    silent = max(0.0, now - max(last_times)) if last_times else None
     yield _known(
         "afcl_seconds_since_last_arrival",
         "Seconds since something of a site arrived.",

@@ -24,7 +24,7 @@ def categories_in(
     columns: tuple[str, ...],
     odd: Sequence[OddCell],
     declared: Mapping[str, tuple[str, ...]],
-    ordinal: Mapping[str, Feature],
+    settled: Mapping[str, Feature],
     dates: Sequence[str],
     least: int,
 ) -> tuple[Embedding, list[str]]:
@@ -43,8 +43,9 @@ def categories_in(
     declared : mapping from str to tuple of str
         Those that are categories whatever they look like, and their levels; none: what
         is found.
-    ordinal : mapping from str to Feature
-        Those whose levels have an order.
+    settled : mapping from str to Feature
+        Those about which nothing has to be found out: levels with an order, and dates
+        of which parts count.
     dates : sequence of str
         Those that are dates.
     least : int
@@ -60,8 +61,8 @@ def categories_in(
     known = {cell.column: cell for cell in odd}
     features, notes, slips, kept = [], [], [], []
     for column in columns:
-        if column in ordinal:
-            features.append(ordinal[column])
+        if column in settled:
+            features.append(settled[column])
         elif (column in known or column in declared) and column not in dates:
             found = [texts_at(site, column) for site in sites]
             if column not in declared and any(texts.mixed for texts in found):
@@ -70,8 +71,8 @@ def categories_in(
             if column not in declared and are_numbers(found):
                 kept.append(column)
                 continue
-            feature, said = _feature(column, found, declared.get(column), least)
-            notes += said
+            feature, remarks = _feature(column, found, declared.get(column), least)
+            notes += remarks
             if feature is None:
                 continue
             features.append(feature)

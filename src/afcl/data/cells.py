@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 #: How dates are written that are read as such.
-DATES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%d.%m.%Y")
+DATES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S%.f", "%d.%m.%Y")
+#: The same at so many hours from Greenwich.
+ZONED = ("%Y-%m-%dT%H:%M%z", "%Y-%m-%dT%H:%M:%S%.f%z")
 #: Of a day.
 MILLISECONDS = 86_400_000
 #: Columns that an error line describes; it names all of them.
@@ -58,7 +60,7 @@ class NotNumbers(InputError):
     """Columns that were to be numbers are not; `odd` has a cell of each."""
 
     def __init__(self, odd: Sequence[OddCell]) -> None:
-        super().__init__(str(fail(_told(odd))))
+        super().__init__(str(fail(_in_words(odd))))
         self.odd = tuple(odd)
 
     @property
@@ -71,7 +73,7 @@ class NotNumbers(InputError):
         )
 
 
-def _told(odd: Sequence[OddCell]) -> str:
+def _in_words(odd: Sequence[OddCell]) -> str:
     """Say which columns are no numbers, and how to leave them out."""
     names = [cell.column for cell in odd]
     if len(odd) == 1:
@@ -93,7 +95,9 @@ def described(odd: Sequence[OddCell], most: int = DESCRIBED) -> str:
     shown = [
         f"{c.column} ({excerpt(c.cell)} in {c.path}, row {c.row})" for c in odd[:most]
     ]
-    return ", ".join(shown + ["…"] * (len(odd) > most))
+    if len(odd) > most:
+        shown.append("…")
+    return ", ".join(shown)
 
 
 def _hint(odd: OddCell) -> str:
@@ -177,7 +181,7 @@ def days(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | N
     """Return a column of dates as days since 1970; what is odd as :func:`numbers` does.
 
     Dates of files that know them, and texts: 2026-11-30, with a time or without, or
-    30.11.2026.
+    30.11.2026. Times of a zone are those of Greenwich (UTC).
     """
     import polars as pl
 
@@ -193,6 +197,10 @@ def days(series: pl.Series, written: Written = USUAL) -> tuple[Floats, Bools | N
             found = found.fill_null(
                 cells.str.to_datetime(form, time_unit="ms", strict=False)
             )
+        if found.null_count() > cells.null_count():
+            for form in ZONED:
+                zoned = cells.str.to_datetime(form, time_unit="ms", strict=False)
+                found = found.fill_null(zoned.dt.replace_time_zone(None))
     values = found.to_physical().cast(pl.Float64) / MILLISECONDS
     odd = (values.is_null() & cells.is_not_null()).to_numpy()
     array: Floats = values.to_numpy().astype(np.float64, copy=False)
@@ -255,22 +263,27 @@ def matrix(
     """
     values = np.empty((frame.height, frame.width))
     for place, series in enumerate(frame):
-        is_date = series.name in dates
-        read = days(series, written) if is_date else numbers(series, written, flags)
-        values[:, place], odd = read
+        if series.name in dates:
+            values[:, place] = days_in(series, path, before, written)
+            continue
+        values[:, place], odd = numbers(series, written, flags)
         if odd is not None:
-            found = odd_cell(odd, series, path, before, written)
-            raise _no_date(found) if is_date else NotNumbers([found])
+            raise NotNumbers([odd_cell(odd, series, path, before, written)])
         _refuse_infinite(values[:, place], series, path, before)
     return values
 
 
-def _no_date(odd: OddCell) -> InputError:
-    return fail(
-        f"{odd.path}: column {odd.column!r}, row {odd.row} is {excerpt(odd.cell)}, not "
-        "a date: write 2026-11-30 or 30.11.2026, or leave the column out with "
-        f"{drop_option(odd.column)}"
-    )
+def days_in(series: pl.Series, path: Path, before: int, written: Written) -> Floats:
+    """Return a column of dates as days; refuses cells that are none."""
+    values, odd = days(series, written)
+    if odd is not None:
+        cell = odd_cell(odd, series, path, before, written)
+        raise fail(
+            f"{path}: column {cell.column!r}, row {cell.row} is {excerpt(cell.cell)}, "
+            "not a date: write 2026-11-30 or 30.11.2026, or leave the column out with "
+            f"{drop_option(cell.column)}"
+        )
+    return values
 
 
 def odd_cell(

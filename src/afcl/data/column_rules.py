@@ -36,6 +36,11 @@ REACH = 2.0
 #: Ids that rise from row to row do so in equal steps in this part of the rows. Sorted
 #: measurements that do are so close to each other that some are equal.
 STEPS = 0.25
+#: Fewest values that may be ids by being spread evenly, however far they reach,
+EVENLY = 200
+#: and how far from even they may be: Kolmogorov's distance times the root of their
+#: number. Of numbers that are drawn from a range 93 % are nearer.
+UNEVEN = 1.3
 #: What people write where there is no value, if it is the smallest or the largest.
 NINES = tuple(float("9" * digits) for digits in range(1, 8))
 SENTINELS = (*(-nine for nine in NINES), *NINES[1:])
@@ -43,19 +48,24 @@ SENTINELS = (*(-nine for nine in NINES), *NINES[1:])
 SEVERAL = 3
 #: Interquartile ranges between a sentinel and everything else.
 FAR = 1.5
-#: Interquartile ranges between zeros and everything else; so many if they are few,
-ZERO_FAR, ZERO_FAR_IF_FEW = 1.0, 3.0
+#: Interquartile ranges between zeros and everything else,
+ZERO_FAR = 1.0
+#: if they are few so many,
+ZERO_FAR_IF_FEW = 3.0
 #: and so many times the usual step from one value to the next: below 1 comes 0.
 STEPS_TO_ZERO = 10.0
-#: Most values that count as very few.
-VERY_FEW = 3
-#: An extreme value leaves all others at most this part of the range,
-FILLS = 0.1
+#: Most values that count as very few; and as few, if that is no more than this part.
+VERY_FEW, FEW, FEW_OF_ALL = 3, 10, 0.02
+#: An extreme value leaves all others at most this part of the range, and several more
+#: than very few this part,
+FILLS, FEW_FILL = 0.1, 0.01
 #: and lies beyond them so many times as far, in orders of magnitude, as the outer ones
 #: of them lie beyond the others: that of a long tail does not.
 TAIL = 12.0
-#: Which part of them are the outer ones, and how many are at least.
-OUTER, OUTER_AT_LEAST = 0.1, 10
+#: Which part of them are the outer ones,
+OUTER = 0.1
+#: and how many are at least.
+OUTER_AT_LEAST = 10
 #: Most values of a column of whole numbers that may be codes.
 CODES = 6
 
@@ -73,8 +83,8 @@ def judged_column(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
     found: list[Suspicion] = []
     rules: tuple[Rule, ...] = (_sentinels, _zeros, _extremes)
     for rule in rules:
-        said, column = rule(column)
-        found += said
+        suspicions, column = rule(column)
+        found += suspicions
     # An unknown code among codes comes first.
     return found or codes, column
 
@@ -88,15 +98,17 @@ def _ids(column: ColumnSample) -> list[Suspicion]:
         return []
     large = [i for i, part in enumerate(column.parts) if part.size >= ENOUGH]
     named = [i for i in large if _counts(column.parts[i], column.n_values[i])]
-    every = np.concatenate(column.parts)
-    if not (named and 2 * len(named) > len(large)) and not _is_dense(
-        every, sum(column.n_values)
-    ):
+    every, n_values = np.concatenate(column.parts), sum(column.n_values)
+    counts = 2 * len(named) > len(large) or _is_dense(every, n_values)
+    if not counts and not _is_even(column):
         return []
     low, high = as_typed(column.pooled.min()), as_typed(column.pooled.max())
+    what = "ids or a counter" if counts else "ids"
+    how = "" if counts else " and spread evenly"
     text = (
-        f"{column.name!r} looks like ids or a counter ({low} to {high}, nearly all "
-        f"different): use {drop_option(column.name)}, or {naming('--id', column.name)}"
+        f"{column.name!r} looks like {what} ({low} to {high}, nearly all "
+        f"different{how}): use {drop_option(column.name)}, or "
+        f"{naming('--id', column.name)}"
     )
     return [Suspicion(None, column.name, IDS, text)]
 
@@ -107,10 +119,34 @@ def _counts(values: Floats, n_values: int) -> bool:
 
 def _is_dense(values: Floats, n_values: int) -> bool:
     """Whether nearly all differ although there is hardly room for it."""
-    again = AGAIN if values.size == n_values else 0.0
-    if np.unique(values).size < (1 - again) * values.size:
+    if not _all_differ(values, n_values):
         return False
     return bool(values.max() - values.min() < REACH * n_values)
+
+
+def _all_differ(values: Floats, n_values: int) -> bool:
+    again = AGAIN if values.size == n_values else 0.0
+    return bool(np.unique(values).size >= (1 - again) * values.size)
+
+
+def _is_even(column: ColumnSample) -> bool:
+    """Whether nearly all differ and lie as if drawn from a range: no amounts do.
+
+    All together, or at most sites, each of which may have a range of its own.
+    """
+    every, n_values = np.concatenate(column.parts), sum(column.n_values)
+    if every.size < EVENLY or not _all_differ(every, n_values):
+        return False
+    large = [part for part in column.parts if part.size >= EVENLY]
+    even = sum(_evenly_spread(part) for part in large)
+    return _evenly_spread(every) or 2 * even > len(large)
+
+
+def _evenly_spread(values: Floats) -> bool:
+    ordered = np.sort(values)
+    places = (ordered - ordered[0]) / (ordered[-1] - ordered[0])
+    off = np.abs(places - np.linspace(0.0, 1.0, places.size)).max()
+    return bool(off * np.sqrt(places.size) < UNEVEN)
 
 
 def _rises(values: Floats) -> bool:
@@ -162,7 +198,7 @@ def _sentinels(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         times, where = column.occurrences(mark)
         if gap >= (near if times >= SEVERAL else high - low):
             found.append((mark, times, where))
-    said = [
+    suspicions = [
         Suspicion(
             where,
             column.name,
@@ -173,7 +209,7 @@ def _sentinels(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         )
         for mark, times, where in found
     ]
-    return said, column.without([mark for mark, _, _ in found])
+    return suspicions, column.without([mark for mark, _, _ in found])
 
 
 def _edge(values: Floats) -> Iterator[float]:
@@ -200,20 +236,22 @@ def _zeros(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
         f"{as_typed(low)} to {as_typed(high)}: if it means no value, use "
         f"{naming('--null', f'{column.name}=0')}"
     )
-    said = [Suspicion(where, column.name, ZERO, text)]
-    return said, column.without([0.0])
+    suspicions = [Suspicion(where, column.name, ZERO, text)]
+    return suspicions, column.without([0.0])
 
 
 def _extremes(column: ColumnSample) -> tuple[list[Suspicion], ColumnSample]:
-    """Very few values without which all others have a tenth of the range."""
+    """Few values without which all others have a small part of the range."""
     ordered = np.sort(column.pooled)
-    n, whole = ordered.size, float(ordered[-1] - ordered[0])
-    for few in range(1, VERY_FEW + 1):
+    n, whole = ordered.size, float(ordered[-1]) - float(ordered[0])
+    for few in range(1, min(n // 4, max(FEW, int(FEW_OF_ALL * n))) + 1):
+        part = FILLS if few <= VERY_FEW else FEW_FILL
         for extreme, rest in (
             (ordered[n - few :], ordered[: n - few]),
             (ordered[:few], ordered[few:]),
         ):
-            if rest[-1] - rest[0] <= FILLS * whole and _beyond_a_tail(extreme, rest):
+            left = float(rest[-1]) - float(rest[0])
+            if left <= part * whole and _beyond_a_tail(extreme, rest):
                 return [_filling(column, extreme, rest)], column.without(extreme)
     return [], column
 
@@ -233,7 +271,10 @@ def _beyond_a_tail(extreme: Floats, rest: Floats) -> bool:
 
 def _filling(column: ColumnSample, extreme: Floats, rest: Floats) -> Suspicion:
     """Say which values fill the range of a column."""
-    values = ", ".join(as_typed(value) for value in np.unique(extreme))
+    distinct = [as_typed(value) for value in np.unique(extreme)]
+    values = ", ".join(distinct[:VERY_FEW]) + (", …" if distinct[VERY_FEW:] else "")
+    if extreme.size > VERY_FEW:
+        values += f" in {_cells(column, extreme.size)}"
     homes = {column.occurrences(float(value))[1] for value in extreme}
     where = homes.pop() if len(homes) == 1 else None
     many = extreme.size > 1

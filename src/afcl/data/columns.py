@@ -65,7 +65,7 @@ def matched(
     found = []
     for site in sites:
         called = [_called(file, names) for file in site.files]
-        notes += [note for file in called for note in _said(file)]
+        notes += [note for file in called for note in _notes_of(file)]
         found.append(replace(site, files=tuple(called)))
     dropped = tuple(names.get(name_key(name), name) for name in asked.drop)
     return found, replace(asked, drop=dropped), notes
@@ -90,7 +90,7 @@ def _called(file: DataFile, names: dict[str, str]) -> DataFile:
     return replace(file, columns=columns, own=own)
 
 
-def _said(file: DataFile) -> list[str]:
+def _notes_of(file: DataFile) -> list[str]:
     """Say what the columns of a file were taken for."""
     pairs = [(spelt, name) for name, spelt in file.own.items()]
     if not pairs:

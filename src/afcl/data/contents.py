@@ -13,9 +13,13 @@ from afcl.data.features import Feature
 from afcl.data.sites import Sites, SiteTable
 from afcl.data.tables import Table
 
-#: Kinds of columns.
-NUMBER, CATEGORY, DATE, ABSENT = "number", "category", "date", "no value here"
+# Kinds of columns.
+NUMBER = "number"
+CATEGORY = "category"
+DATE = "date"
+ABSENT = "no value here"
 ORDERED = "ordered"
+DATE_PARTS = "date"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,8 @@ class ColumnContent:
     gaps : float or None
         The part of the cells that have no value; None: there are no rows.
     levels : tuple of str or None
-        Of a category, those that the site has; in their order, if they have one.
+        Of a category, those that the site has; in their order, if they have one. Of a
+        date, its parts that count.
     smallest, median, largest : float, str or None
         Of numbers and, as texts, of dates; None: there are none.
     """
@@ -113,6 +118,8 @@ def _numbers(name: str, values: Floats, is_date: bool) -> ColumnContent:
 def _category(feature: Feature, values: Floats) -> ColumnContent:
     empty = np.isnan(values[:, 0])
     gaps = _share(int(empty.sum()), empty.size)
+    if feature.parts:
+        return ColumnContent(feature.name, DATE_PARTS, gaps, feature.levels)
     if feature.ordered:
         ranks = np.unique(values[~empty, 0]).astype(np.int64).tolist()
         held = tuple(feature.levels[rank] for rank in ranks)

@@ -11,7 +11,8 @@ from afcl.exceptions import InputError
 
 #: What is expected between the cells of text, by file ending, which `.gz` may follow.
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ",", ".dat": ",", ".data": ","}
-PARQUET, EXCEL = ".parquet", ".xlsx"
+PARQUET = ".parquet"
+EXCEL = ".xlsx"
 #: Endings that can be read, longest first.
 ENDINGS = (*(e + ".gz" for e in SEPARATORS), *SEPARATORS, PARQUET, EXCEL)
 #: Cells of a text column (in lower case) that mean "no value".
@@ -39,12 +40,17 @@ def fail(message: str) -> InputError:
     return InputError(" ".join(message.splitlines()))
 
 
-def empty(path: Path) -> InputError:
+class NothingThere(InputError):
+    """A file has no content at all: no names of columns, no rows."""
+
+
+def empty(path: Path) -> NothingThere:
     """Return the error of a file without any content."""
-    return fail(
+    told = fail(
         f"{path}: the file is empty; put a header and rows into it, or leave the site "
         "out"
     )
+    return NothingThere(str(told))
 
 
 def unreadable(path: Path, error: BaseException) -> InputError:

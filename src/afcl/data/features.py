@@ -6,6 +6,7 @@ are spelt in any case and with any white space around. A site names a level only
 has enough rows of it; what nobody names is no level: rows of it have 0 everywhere.
 
 Levels that have an order, which is declared, become one column of ranks: 0, 1, 2, …
+Parts of dates, which are declared too, become what :mod:`afcl.data.date_parts` says.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from afcl._typing import Floats
+from afcl.data.date_parts import checked_parts, part_bounds, part_columns
 from afcl.data.errors import fail
 
 #: What stands between a category and its level in the name of a column.
@@ -58,11 +60,14 @@ class Feature:
     levels : tuple of str
     ordered : bool
         Whether the levels have an order, from the lowest on: one column of ranks.
+    parts : bool
+        Whether it is a date of which parts count: the levels are these.
     """
 
     name: str
     levels: tuple[str, ...]
     ordered: bool = False
+    parts: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -77,13 +82,24 @@ class Feature:
         """
         if self.ordered:
             return (self.name,)
+        if self.parts:
+            return part_columns(self.name, self.levels)
         return tuple(f"{self.name}{IS}{level}" for level in self.levels)
 
     @property
-    def high(self) -> float:
-        """The upper bound of its columns, which gives them their weight."""
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        """The bounds of its columns, which give them their weight; NaN: a number."""
+        if self.parts:
+            return tuple(part_bounds(self.levels))
         steps = len(self.levels) - 1
-        return steps / min(LONGEST_ORDER, steps * STEP) if self.ordered else WIDTH
+        if self.ordered:
+            return ((0.0, steps / min(LONGEST_ORDER, steps * STEP)),)
+        return ((0.0, WIDTH),) * len(self.levels)
+
+    @property
+    def shares(self) -> bool:
+        """Whether its columns are 0 and 1, so that centres are shares of rows."""
+        return not (self.ordered or self.parts)
 
     def nearest(self, rank: float) -> str:
         """Return the level that a mean rank is nearest to.
@@ -98,22 +114,27 @@ class Feature:
     def content(self) -> dict[str, Any]:
         """Return what a file keeps of it."""
         order = {"ordered": True} if self.ordered else {}
-        return {"name": self.name, "levels": list(self.levels), **order}
+        parts = {"parts": True} if self.parts else {}
+        return {"name": self.name, "levels": list(self.levels), **order, **parts}
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
         """Return what a file has kept."""
         levels = tuple(content["levels"])
-        return cls(content["name"], levels, bool(content.get("ordered")))
+        kind = bool(content.get("ordered")), bool(content.get("parts"))
+        return cls(content["name"], levels, *kind)
 
 
 def bounds_of(
     columns: Sequence[str], features: Sequence[Feature]
 ) -> tuple[Floats, Floats]:
     """Return the bounds of categories, which give them their weight; NaN: a number."""
-    highs = {column: each.high for each in features for column in each.columns}
-    high = np.array([highs.get(column, np.nan) for column in columns])
-    return np.where(np.isnan(high), np.nan, 0.0), high
+    own: dict[str, tuple[float, float]] = {}
+    for each in features:
+        own |= zip(each.columns, each.bounds, strict=True)
+    both = [own.get(column, (np.nan, np.nan)) for column in columns]
+    low, high = np.array(both, dtype=np.float64).reshape(-1, 2).T
+    return low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +316,9 @@ def agree(
             every[level_key(level)] += n
     values = sum(every.values())
     if any(site.mostly_dates for site in sites):
-        return None, [f"column {name!r} left out: dates; --date {name} counts its days"]
+        days = f"dates; --date {name} counts its days"
+        parts = f"--date '{name}=month|hour' parts of them"
+        return None, [f"column {name!r} left out: {days}, {parts}"]
     if any(site.all_differ for site in sites) or len(named) > MOST_LEVELS:
         what = f"{len(every)} different texts in {values} cells are no kinds of rows"
         return None, [f"column {name!r} left out: {what}"]
@@ -365,79 +388,18 @@ def ordered_feature(option: str, name: str, levels: Sequence[Any]) -> Feature:
     return Feature(name, tuple(texts), ordered=True)
 
 
-class UnknownLevel(Exception):
-    """A cell is none of the levels that have an order; its row counts from 0."""
-
-    def __init__(self, row: int, cell: Any) -> None:
-        super().__init__(row, cell)
-        self.row, self.cell = row, cell
-
-
-def encoded(values: Sequence[Any], feature: Feature) -> Floats:
-    """Return the columns of a category: ranks or indicators; NaN: no value.
-
-    Raises
-    ------
-    UnknownLevel
-        If levels have an order and a value is none of them.
+def parts_of_dates(
+    option: str, dates: Mapping[str, Sequence[Any]]
+) -> dict[str, Feature]:
+    """Return the dates of which parts count, or refuse what is no part.
 
     Examples
     --------
-    >>> pain = Feature("pain", ("none", "some", "much"), ordered=True)
-    >>> encoded(["much", None, "Some"], pain).ravel()
-    array([ 2., nan,  1.])
+    >>> parts_of_dates("--date", {"visit": ["hour"], "born": []})["visit"].columns
+    ('visit hour cos', 'visit hour sin')
     """
-    if not feature.ordered:
-        return indicators(values, feature)
-    ranks = {level_key(level): float(i) for i, level in enumerate(feature.levels)}
-    found = {value: ranks.get(level_key(value)) for value in set(values) - {None}}
-    unknown = {value for value, rank in found.items() if rank is None}
-    if unknown:
-        row = next(i for i, value in enumerate(values) if value in unknown)
-        raise UnknownLevel(row, values[row])
-    column = [found[value] if value is not None else np.nan for value in values]
-    return np.array(column, dtype=np.float64)[:, None]
-
-
-def indicators(values: Sequence[Any], feature: Feature) -> Floats:
-    """Return the columns of a category: 1 for a row's level, else 0; NaN: no value.
-
-    Examples
-    --------
-    >>> indicators(["red", None, "green"], Feature("colour", ("blue", "red")))
-    array([[ 0.,  1.],
-           [nan, nan],
-           [ 0.,  0.]])
-    """
-    return spread_out(places_of(values, feature), len(feature.levels))
-
-
-def places_of(values: Sequence[Any], feature: Feature) -> Floats:
-    """Return the place of every row's level; -1: none of them, NaN: no value.
-
-    Examples
-    --------
-    >>> places_of(["red", None, "green"], Feature("colour", ("blue", "red")))
-    array([ 1., nan, -1.])
-    """
-    places = {level_key(level): i for i, level in enumerate(feature.levels)}
-    if tuple(places) == TRUE_OR_FALSE:
-        places |= {alias: places[level] for alias, level in ALIASES.items()}
-    found = {value: float(places.get(level_key(value), -1)) for value in set(values)}
-    found[None] = np.nan
-    return np.array([found[value] for value in values], dtype=np.float64)
-
-
-def spread_out(places: Floats, width: int) -> Floats:
-    """Return a column for each of so many places: 1 where a row is, else 0.
-
-    Examples
-    --------
-    >>> spread_out(np.array([1.0, np.nan, -1.0]), 2)
-    array([[ 0.,  1.],
-           [nan, nan],
-           [ 0.,  0.]])
-    """
-    columns: Floats = (places[:, None] == np.arange(width)).astype(np.float64)
-    columns[np.isnan(places)] = np.nan
-    return columns
+    return {
+        name: Feature(name, checked_parts(option, name, parts), parts=True)
+        for name, parts in dates.items()
+        if parts
+    }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from numbers import Real
 from typing import Any, TypeAlias
@@ -11,10 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afcl._typing import AnyArray, Floats
+from afcl.data.date_parts import DAY
 from afcl.data.errors import FLAGS, MISSING, excerpt, fail
-
-#: Milliseconds of a day.
-DAY = 86_400_000
 
 Labels: TypeAlias = tuple[Any, ...]
 
@@ -97,10 +96,10 @@ def with_lacking(tables: Sequence[Any]) -> tuple[list[Any], list[str]]:
         for c in common
         if c not in have
     ]
-    return [_widened(frame, common) for frame in frames], notes
+    return [widened(frame, common) for frame in frames], notes
 
 
-def _widened(frame: Any, columns: Sequence[str]) -> Any:
+def widened(frame: Any, columns: Sequence[str]) -> Any:
     """Return these columns of a frame of pandas or Polars, empty where it lacks one."""
     if hasattr(frame, "reindex"):
         return frame.reindex(columns=list(columns))
@@ -120,10 +119,24 @@ def date_columns(table: Any) -> list[str]:
     """Return the columns of a frame that are dates, times or lengths of time."""
     if getattr(table, "streamed", False):
         return []
-    kinds = ((str(c), table[c].dtype) for c in getattr(table, "columns", ()))
-    return [
-        c for c, kind in kinds if str(kind).lower().startswith(("date", "time", "dur"))
-    ]
+    return [str(c) for c in getattr(table, "columns", ()) if _of_dates(table[c])]
+
+
+def _of_dates(column: Any) -> bool:
+    kind = str(column.dtype).lower()
+    if kind == "object":
+        valued = (cell for cell in column.to_numpy() if cell is not None)
+        return isinstance(next(valued, None), date)
+    return kind.startswith(("date", "time", "dur"))
+
+
+def cells_of(column: Any) -> AnyArray:
+    """Return the cells of a frame's column; times of a zone are those of Greenwich."""
+    if getattr(column.dtype, "tz", None) is not None:  # of pandas: Polars does it
+        zoned: AnyArray = column.to_numpy(dtype="datetime64[ms]")
+        return zoned
+    cells: AnyArray = column.to_numpy()
+    return cells
 
 
 def _labels(table: Any, number: int) -> Labels | None:
@@ -187,7 +200,7 @@ def _from_frame(frame: Any, order: Labels, number: int) -> Floats:
     """Take the columns of a frame by name."""
     values = np.empty((len(frame), len(order)))
     for j, label in enumerate(order):
-        values[:, j] = column_of(frame[label].to_numpy(), number, label)
+        values[:, j] = column_of(cells_of(frame[label]), number, label)
     return values
 
 
@@ -252,4 +265,17 @@ def _number(cell: object) -> float:
         return float("nan") if word in MISSING else float(FLAGS.get(word, word))
     if isinstance(cell, Real | Decimal | np.bool_):
         return float(cell)
+    if isinstance(cell, date):
+        return _days(cell)
     raise TypeError
+
+
+def _days(cell: date) -> float:
+    """Return a date as days since 1970; one of pandas that is none is no value."""
+    if cell != cell:
+        return float("nan")
+    if not isinstance(cell, datetime):
+        cell = datetime(cell.year, cell.month, cell.day)
+    if cell.tzinfo is None:
+        cell = cell.replace(tzinfo=UTC)
+    return cell.timestamp() * 1000 / DAY

@@ -64,7 +64,8 @@ def held_ids(files: Sequence[DataFile], name: str) -> HeldIds:
     """Read the ids of a site into memory."""
     import polars as pl
 
-    return HeldIds(name, pl.concat(read_ids(files, name, streamed=False)))
+    parts = list(read_ids(files, name, streamed=False))
+    return HeldIds(name, pl.concat(parts or [pl.Series(name, [], dtype=pl.String)]))
 
 
 def read_ids(

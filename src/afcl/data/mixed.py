@@ -9,22 +9,26 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.data.cells import days
+from afcl.data.date_parts import Dates, part_values, with_parts
+from afcl.data.encoding import UnknownLevel, encoded
 from afcl.data.errors import FLAGS, MISSING, excerpt, fail, listed, without_levels
 from afcl.data.features import (
     STRAY,
     Embedding,
     Feature,
-    UnknownLevel,
     agree,
-    encoded,
     ordered_feature,
+    parts_of_dates,
     texts_of,
 )
-from afcl.data.frames import column_of, is_number
+from afcl.data.frames import cells_of, column_of, date_columns, is_number
 from afcl.data.spelling import by_column
 
-#: What declares an order, as messages call it.
-ORDINAL = "ordinal="
+#: What declares an order, and dates, as messages call it.
+ORDINAL, DATES = "ordinal=", "dates="
+#: Texts that are looked at, whether they are dates.
+LOOKED_AT = 100
 
 
 def rows_of(frame: Any, embedding: Embedding, number: int = 1) -> Floats:
@@ -37,16 +41,46 @@ def rows_of(frame: Any, embedding: Embedding, number: int = 1) -> Floats:
     if lacking:
         raise fail(f"table {number} lacks the column {listed(lacking)}")
     known = {feature.name: feature for feature in embedding.features}
-    parts = [
-        _encoded(frame, known[column], number)
-        if column in known
-        else column_of(frame[column].to_numpy(), number, column)[:, None]
-        for column in embedding.columns
-    ]
+    parts = []
+    for column in embedding.columns:
+        if column in known:
+            parts.append(_encoded(frame, known[column], number))
+        elif column in embedding.dates:
+            parts.append(_days(frame, column, number)[:, None])
+        else:
+            parts.append(column_of(cells_of(frame[column]), number, column)[:, None])
     return np.concatenate(parts, axis=1)
 
 
+def _days(frame: Any, column: str, number: int) -> Floats:
+    """Return a column of dates, or of texts that are dates, as days since 1970."""
+    import polars as pl
+
+    raw = cells_of(frame[column])
+    if raw.dtype.kind == "O" or raw.dtype.kind == "U":
+        cells = raw.tolist()
+        if any(isinstance(cell, str) for cell in cells):
+            series = pl.Series(column, _texts(frame, column), dtype=pl.String)
+            values, odd = days(series)
+            if odd is not None:
+                row = int(np.argmax(odd))
+                raise fail(
+                    f"table {number}: column {column!r}, row {row + 1} is "
+                    f"{excerpt(cells[row])}, not a date; write 2026-11-30 or "
+                    "30.11.2026, or leave the column out"
+                )
+            return values
+    elif raw.dtype.kind in "biuf" and not np.isnan(raw.astype(np.float64)).all():
+        raise fail(
+            f"table {number}: column {column!r} holds numbers, not dates; correct it, "
+            f"or leave it out of {DATES}"
+        )
+    return column_of(raw, number, column)
+
+
 def _encoded(frame: Any, feature: Feature, number: int) -> Floats:
+    if feature.parts:
+        return part_values(_days(frame, feature.name, number), feature.levels)
     try:
         return encoded(_texts(frame, feature.name, feature.levels), feature)
     except UnknownLevel as odd:
@@ -63,9 +97,11 @@ def has_texts(table: Any) -> bool:
     Columns whose type says so are categories, also if they hold numbers, and so are
     those of booleans. A few cells
     that are none make no column of texts: they are refused as odd numbers. Levels that
-    have an order are none, whatever they are.
+    have an order are none, whatever they are, nor are dates.
     """
-    return is_frame(table) and bool(_text_columns(table) or _own_orders(table))
+    return is_frame(table) and bool(
+        date_columns(table) or _text_columns(table) or _own_orders(table)
+    )
 
 
 def is_frame(table: Any) -> bool:
@@ -78,6 +114,7 @@ def embedding_of(
     least: int,
     owners: Ints | None = None,
     ordinal: Mapping[str, Sequence[Any]] | None = None,
+    dates: Dates | None = None,
 ) -> tuple[Embedding, list[str]]:
     """Settle how these frames become tables: their categories, and the levels of each.
 
@@ -92,6 +129,9 @@ def embedding_of(
     ordinal : mapping from str to sequence, optional
         Columns whose levels have an order, and these. Ordered categoricals of pandas
         have one by themselves.
+    dates : sequence of str, or mapping from str to sequence of str, optional
+        Columns of dates, with the parts of each that count; without any it is a number
+        of days, as every column is whose type says that it holds dates.
 
     Returns
     -------
@@ -108,24 +148,43 @@ def embedding_of(
     """
     texts = {name for frame in frames for name in _text_columns(frame)}
     order = [str(column) for column in frames[0].columns]
-    ordered = _ordered(frames, by_column(ORDINAL, ordinal or {}, order))
+    settled = _ordered(frames, by_column(ORDINAL, ordinal or {}, order))
+    declared = by_column(DATES, with_parts(dates), order)
+    both = sorted(settled.keys() & declared.keys())
+    if both:
+        raise fail(f"{ORDINAL} and {DATES} both name {both[0]!r}; drop one")
+    settled |= parts_of_dates(DATES, declared)
+    in_days = {name for frame in frames for name in date_columns(frame)} | {*declared}
     features, notes, kept = [], [], []
     for column in order:
-        if column in ordered:
-            features.append(ordered[column])
-        elif column in texts:
+        if column in settled:
+            features.append(settled[column])
+        elif column in texts - in_days:
             cells = [_texts(frame, column) for frame in frames]
             if owners is not None:
                 cells = _by_owner(cells[0], owners)
-            feature, said = agree(column, [texts_of(each) for each in cells], least)
-            notes += said
+            feature, remarks = agree(column, [texts_of(each) for each in cells], least)
             if feature is None:
+                notes += _left_out(column, cells) or remarks
                 continue
+            notes += remarks
             features.append(feature)
         kept.append(column)
     if not kept:
         raise fail("no column is of numbers or categories; pass some that are")
-    return Embedding(tuple(kept), tuple(features)), notes
+    left = tuple(c for c in kept if c in in_days and c not in settled)
+    return Embedding(tuple(kept), tuple(features), left), notes
+
+
+def _left_out(column: str, cells: Sequence[Sequence[str | None]]) -> list[str]:
+    """Say so if texts that are no kinds of rows are dates."""
+    import polars as pl
+
+    some = [cell for own in cells for cell in own if cell is not None][:LOOKED_AT]
+    if not some or days(pl.Series(column, some, dtype=pl.String))[1] is not None:
+        return []
+    how = f"{DATES}[{column!r}] counts its days"
+    return [f"column {column!r} left out: dates; {how}"]
 
 
 def _ordered(

@@ -16,7 +16,7 @@ from afcl.data.ids import Ids, StreamedIds
 from afcl.data.names import AnyPath
 from afcl.data.parquet import can_stream_parquet
 from afcl.data.places import site_places
-from afcl.data.sites import look_at
+from afcl.data.sites import check_missing, look_at
 from afcl.data.sources import SiteFiles, SiteReader
 from afcl.data.tables import in_input_order
 from afcl.gaps import KEEPING
@@ -91,6 +91,7 @@ def open_rows(
     missing, dialect, id_column
         As in :func:`~afcl.data.read_sites`.
     """
+    check_missing(missing)
     places, notes = site_places((), [path])
     keep = missing in KEEPING
     asked = ColumnRequest(embedding.columns, (), id_column, not keep)

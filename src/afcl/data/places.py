@@ -66,4 +66,9 @@ def files_at(path: Path) -> tuple[list[Path], list[str]]:
     sure = [p for p in files if ending(p).removesuffix(".gz") in TABLES]
     files = sure or files
     left = [p for p in found if p not in files]
-    return files, [f"{p} left out: not a table" for p in left]
+    return files, [f"{p} left out: {_no_table(p)}" for p in left]
+
+
+def _no_table(path: Path) -> str:
+    is_empty = ending(path) and path.is_file() and not path.stat().st_size
+    return "there is nothing in it" if is_empty else "not a table"

@@ -74,11 +74,11 @@ def holding_the_same(
 
     The one that comes first is the other one.
     """
-    told = set()
+    named = set()
     for other, seen in combinations(list(_telling(tables, columns))[:COMPARED], 2):
         share = _shared(other, seen)
-        if share >= SAME and seen.name not in told:
-            told.add(seen.name)
+        if share >= SAME and seen.name not in named:
+            named.add(seen.name)
             yield seen.name, other.name, share
 
 
@@ -135,6 +135,7 @@ def _agreement(column: Floats) -> float:
         return 1.0
     n = float(values.size)
     seen = float((times * (times - 1.0)).sum() / (n * (n - 1.0)))
-    possible = (different[-1] - different[0]) / np.diff(different).min() + 1.0
+    with np.errstate(over="ignore"):  # a range may be larger than any number
+        possible = (different[-1] - different[0]) / np.diff(different).min() + 1.0
     held = n / column.size
     return held**2 * max(seen, 1.0 / float(possible)) + (1 - held) ** 2

@@ -19,14 +19,21 @@ from afcl._typing import Bools
 from afcl.data.categories import categories_in, own_categories
 from afcl.data.cells import NotNumbers, OddCell, described
 from afcl.data.columns import ColumnRequest, common_columns, matched, settled_columns
+from afcl.data.date_parts import Dates, with_parts
 from afcl.data.dialect import UNKNOWN, Dialect, nothing_in
-from afcl.data.errors import EXCEL, PARQUET, ending, fail, listed
-from afcl.data.features import Embedding, Feature, ordered_feature
+from afcl.data.errors import EXCEL, PARQUET, empty, ending, fail, listed
+from afcl.data.features import Embedding, Feature, ordered_feature, parts_of_dates
 from afcl.data.names import AnyPath, site_names
 from afcl.data.parquet import can_stream_parquet, parquet_names, parquet_rows
 from afcl.data.places import site_places
-from afcl.data.sources import SiteFiles, odd_columns, site_files, with_marks
-from afcl.data.spelling import by_column, in_use, name_key
+from afcl.data.sources import (
+    SiteFiles,
+    odd_columns,
+    site_files,
+    site_files_if_any,
+    with_marks,
+)
+from afcl.data.spelling import by_column, name_key
 from afcl.data.stream import StreamedTable
 from afcl.data.tables import Table, read_table
 from afcl.gaps import KEEPING
@@ -91,7 +98,7 @@ def read_sites(
     id_column: str | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
     ordinal: Mapping[str, Sequence[str]] | None = None,
-    dates: Sequence[str] = (),
+    dates: Dates = (),
     least: int = 1,
     embedding: Embedding | None = None,
 ) -> Sites[Table]:
@@ -132,8 +139,10 @@ def read_sites(
     ordinal : mapping from str to sequence of str, optional
         Columns whose levels have an order, and these from the lowest to the highest;
         one column of ranks from 0 on. Other values are refused.
-    dates : sequence of str
-        Columns of dates, which become numbers of days; others are left out.
+    dates : sequence of str, or mapping from str to sequence of str
+        Columns of dates, which become numbers of days; others are left out. A mapping
+        has the parts that count instead: "month", "weekday" and "hour", which go round,
+        "year" and "days"; none: days.
     least : int
         Rows of a level that a site needs to name it.
     embedding : Embedding, optional
@@ -182,7 +191,7 @@ def open_sites(
     id_column: str | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
     ordinal: Mapping[str, Sequence[str]] | None = None,
-    dates: Sequence[str] = (),
+    dates: Dates = (),
     least: int = 1,
     embedding: Embedding | None = None,
     meeting: bool = False,
@@ -206,15 +215,15 @@ def open_sites(
         Whether the other sites are elsewhere, so that what the levels of categories are
         is settled later: tables have the places of a site's own levels.
     """
-    if missing not in ("error", "drop", *KEEPING):
-        raise fail(
-            f"missing is {missing!r}; use 'error', 'drop', 'impute' or 'available'"
-        )
+    check_missing(missing)
     paths = [Path(path) for path in places]
     names = site_names(paths)
     wanted = tuple(columns or ()) if embedding is None else embedding.columns
     asked = ColumnRequest(wanted, tuple(drop), id_column, missing not in KEEPING)
-    sites, common, asked, notes = look_at(paths, asked, dialect, embedding is not None)
+    settled_before = embedding is not None
+    sites, common, asked, notes = look_at(
+        paths, asked, dialect, settled_before, may_be_empty=not min_rows
+    )
     if stream and whole:
         raise fail(f"--stream: {whole} needs all rows in memory; leave --stream out")
     if stream is None:
@@ -232,22 +241,22 @@ def open_sites(
 
     def settle(odd: Sequence[OddCell]) -> Embedding:
         if numeric_only:
-            settled, said = declared.numbers_only(common, odd)
+            settled, remarks = declared.numbers_only(common, odd)
         elif meeting:
-            settled, said = declared.of_one(sites[0], common, odd, least)
+            settled, remarks = declared.of_one(sites[0], common, odd, least)
         else:
-            settled, said = declared.of_all(sites, common, odd, least)
+            settled, remarks = declared.of_all(sites, common, odd, least)
         if settled.features and meeting and stream:
             raise fail(
                 f"categories ({listed([each.name for each in settled.features])}) need "
                 "all rows in memory: --no-stream, or leave them out (--numeric-only)"
             )
-        notes.extend(said)
+        notes.extend(remarks)
         return replace(settled, flags=True)
 
     known = embedding and replace(embedding, flags=True)
     settled = known or Embedding(common, (), declared.dates)
-    if (declared.categories or declared.ordered) and embedding is None:
+    if (declared.categories or declared.settled) and embedding is None:
         settled = settle(odd_columns(sites, common))
     try:
         tables = read_all(settled)
@@ -262,7 +271,11 @@ def open_sites(
 
 
 def look_at(
-    paths: Sequence[Path], asked: ColumnRequest, dialect: Dialect, settled: bool
+    paths: Sequence[Path],
+    asked: ColumnRequest,
+    dialect: Dialect,
+    settled: bool,
+    may_be_empty: bool = False,
 ) -> tuple[list[SiteFiles], tuple[str, ...], ColumnRequest, list[str]]:
     """Look into the sites' files as far as to their columns.
 
@@ -270,30 +283,57 @@ def look_at(
     where a site lacks some), what is asked for by the names that are in use, and notes.
     """
     dialect = dialect.checked()
-    looked_at = [site_files(path, dialect) for path in paths]
+    looked_at = _looked_at(paths, dialect, may_be_empty)
     sites, asked, notes = matched(looked_at, asked)
     for site in sites:
         site.check()
     sites = with_marks(sites, nothing_in(dialect.null))
-    common, left_out = (settled_columns if settled else common_columns)(sites, asked)
+    held = [site for site in sites if site.files]
+    common, left_out = (settled_columns if settled else common_columns)(held, asked)
     said = [note for site in sites for note in site.notes]
     return sites, common, asked, said + notes + left_out
 
 
+def check_missing(missing: str) -> None:
+    """Refuse another way to deal with gaps than there is."""
+    if missing not in ("error", "drop", *KEEPING):
+        raise fail(
+            f"missing is {missing!r}; use 'error', 'drop', 'impute' or 'available'"
+        )
+
+
+def _looked_at(
+    paths: Sequence[Path], dialect: Dialect, may_be_empty: bool
+) -> list[SiteFiles]:
+    """Look into the files; those without content are sites without rows, if so asked.
+
+    Not all of them may be.
+    """
+    look = site_files_if_any if may_be_empty else site_files
+    found = [look(path, dialect) for path in paths]
+    if not any(site.files for site in found):
+        raise empty(paths[0])
+    return found
+
+
 class _Declared(NamedTuple):
-    """What is declared of columns, by the names that these have in the files."""
+    """What is declared of columns, by the names that these have in the files.
+
+    `settled` are those about which nothing has to be found out: levels that have an
+    order, and dates of which parts count.
+    """
 
     categories: Mapping[str, tuple[str, ...]]
-    ordered: Mapping[str, Feature]
+    settled: Mapping[str, Feature]
     dates: tuple[str, ...]
 
     def numbers_only(
         self, common: tuple[str, ...], odd: Sequence[OddCell]
     ) -> tuple[Embedding, list[str]]:
         """Leave out columns of texts, but for those that are declared."""
-        known = {*self.dates, *self.ordered}
-        left, said = _without([c for c in odd if c.column not in known], common)
-        return Embedding(left, tuple(self.ordered.values()), self.dates), said
+        known = {*self.dates, *self.settled}
+        left, remarks = _without([c for c in odd if c.column not in known], common)
+        return Embedding(left, tuple(self.settled.values()), self.dates), remarks
 
     def of_one(
         self,
@@ -313,7 +353,7 @@ class _Declared(NamedTuple):
         least: int,
     ) -> tuple[Embedding, list[str]]:
         """Settle the categories of all sites."""
-        given = (self.categories, self.ordered, self.dates, least)
+        given = (self.categories, self.settled, self.dates, least)
         return categories_in(sites, common, odd, *given)
 
 
@@ -322,21 +362,22 @@ def _declared(
     drop: Sequence[str],
     categories: Mapping[str, Sequence[str]] | None,
     ordinal: Mapping[str, Sequence[str]] | None,
-    dates: Sequence[str],
+    dates: Dates,
 ) -> _Declared:
     """Match what is declared with the columns there are; each is declared once."""
     # What is left out today may be declared in a settings file all the same.
     gone = {name_key(name) for name in drop}
-    days = [name for name in dates if name_key(name) not in gone]
-    dates = tuple(in_use("--date", name, common) for name in days)
+    in_time = by_column("--date", _of_use(with_parts(dates), gone), common)
+    parts = parts_of_dates("--date", in_time)
+    days = tuple(name for name in in_time if name not in parts)
     declared = by_column("--category", _of_use(categories, gone), common)
     in_order = by_column("--ordinal", _of_use(ordinal, gone), common)
     ordered = {
         name: ordered_feature("--ordinal", name, given)
         for name, given in in_order.items()
     }
-    _once({"--category": declared, "--date": dates, "--ordinal": ordered})
-    return _Declared(declared, ordered, dates)
+    _once({"--category": declared, "--date": in_time, "--ordinal": ordered})
+    return _Declared(declared, {**ordered, **parts}, days)
 
 
 def _of_use(

@@ -23,12 +23,19 @@ from afcl.data.texts import opened, without_comments
 
 #: Bytes of a file that are looked at.
 LOOKED_AT = 1 << 22
-#: Characters that tell the separator, and rows among them.
-FIRST, ROWS = 1 << 18, 200
+#: Characters that tell the separator,
+FIRST = 1 << 18
+#: and rows among them.
+ROWS = 200
 #: What may stand between cells, and what it is called in a note.
 CANDIDATES = {",": "','", ";": "';'", "\t": "tabs", "|": "'|'"}
-#: How well a separator fits: every row as wide as the header, most rows, or neither.
-ALL, MOST, FEW = 2, 1, 0
+# How well a separator fits; the larger number is the better fit.
+#: Every row is as wide as the header.
+ALL = 2
+#: Most rows are.
+MOST = 1
+#: Neither.
+FEW = 0
 
 
 def written_in(path: Path, wish: Dialect) -> tuple[Written, list[str]]:
@@ -75,13 +82,13 @@ def _between(separator: str) -> str:
 
 def _note(path: Path, found: list[str], encoding: str, comments: int) -> list[str]:
     """Say what was taken, in one line if anything is worth it."""
-    said = [f"with {' and '.join(found)}"] if found else []
+    parts = [f"with {' and '.join(found)}"] if found else []
     if encoding not in ("", PLAIN_ENCODING):
-        said.append(f"as {encoding} text")
+        parts.append(f"as {encoding} text")
     if comments:
         lines = "1 line" if comments == 1 else f"{comments} lines"
-        said.append(f"without {lines} of comments on top")
-    return [f"{path}: read {', '.join(said)}"] if said else []
+        parts.append(f"without {lines} of comments on top")
+    return [f"{path}: read {', '.join(parts)}"] if parts else []
 
 
 # ------------------------------------------------------------------------- encoding

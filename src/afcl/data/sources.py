@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.data.cells import OddCell, days, matrix, numbers, odd_cell, texts
+from afcl.data.cells import OddCell, days, days_in, matrix, numbers, odd_cell, texts
+from afcl.data.date_parts import part_values
 from afcl.data.decimals import looks_like_a_number
 from afcl.data.dialect import Dialect
+from afcl.data.encoding import UnknownLevel, encoded, places_of
 from afcl.data.errors import (
     MISSING,
+    NothingThere,
     drop_option,
     excerpt,
     fail,
@@ -27,15 +30,7 @@ from afcl.data.errors import (
     rows_in_words,
     without_levels,
 )
-from afcl.data.features import (
-    Embedding,
-    Feature,
-    Texts,
-    UnknownLevel,
-    encoded,
-    places_of,
-    texts_of,
-)
+from afcl.data.features import Embedding, Feature, Texts, texts_of
 from afcl.data.files import DataFile, no_rows, open_file, read_frames
 from afcl.data.places import files_at
 from afcl.data.spelling import by_column
@@ -54,7 +49,7 @@ class SiteFiles:
     path : Path
         The file or folder, as it was named.
     files : tuple of DataFile
-        The file, or those of the folder by name.
+        The file, or those of the folder by name; none: there is nothing in it.
     notes : tuple of str
         What was left out and why, one line each.
     """
@@ -66,12 +61,12 @@ class SiteFiles:
     @property
     def columns(self) -> tuple[str, ...]:
         """What every one of the files has."""
-        return self.files[0].columns
+        return self.files[0].columns if self.files else ()
 
     def check(self) -> None:
         """Refuse files that have not the same columns."""
-        first = self.files[0]
         for file in self.files:
+            first = self.files[0]
             if set(file.columns) != set(first.columns):
                 odd = min(set(file.columns) ^ set(first.columns))
                 has, lacks = (file, first) if odd in file.columns else (first, file)
@@ -92,6 +87,15 @@ def site_files(path: Path, dialect: Dialect) -> SiteFiles:
         files.append(file)
         notes += found
     return SiteFiles(path, tuple(files), tuple(notes))
+
+
+def site_files_if_any(path: Path, dialect: Dialect) -> SiteFiles:
+    """Do the same, and take a file without any content for a site without rows."""
+    try:
+        return site_files(path, dialect)
+    except NothingThere:
+        note = f"{path}: there is nothing in it, not even names of columns"
+        return SiteFiles(path, (), (note,))
 
 
 def with_marks(
@@ -202,7 +206,7 @@ class SiteReader:
     def parts(self, streamed: bool) -> Iterator[tuple[Floats, Bools]]:
         """Yield the rows part by part, and which of them are kept."""
         for file in self._site.files:
-            before, first, incomplete = self.n_rows, "", 0
+            before, first, incomplete, blank = self.n_rows, "", 0, 0
             own = [c for c in self._embedding.columns if c in file.columns]
             for frame in read_frames(file, own, streamed, self._quick, self._texts):
                 seen = self.n_rows - before
@@ -212,10 +216,12 @@ class SiteReader:
                     first = self._hole(values, kept, seen)
                 self.n_rows += kept.size
                 incomplete += kept.size - int(kept.sum())
+                blank += int(np.isnan(values[~kept]).all(axis=1).sum())
                 yield values, kept
             size = self.n_rows - before
             self.n_kept += size - incomplete
-            if incomplete and self._missing == "error":
+            # Where nothing is filled in at all nothing is half filled in.
+            if incomplete and self._missing == "error" and blank < size:
                 raise fail(
                     f"{file.path}: {first} has no value "
                     f"({rows_in_words(incomplete)} of {size} incomplete); "
@@ -249,6 +255,9 @@ class SiteReader:
     ) -> Floats:
         if self._embedding.coded:
             return places_of(texts(series, file.written), feature)[:, None]
+        if feature.parts:
+            read = days_in(series, file.path, seen, file.written)
+            return part_values(read, feature.levels)
         return _encoded(series, feature, file, seen)
 
     def _numbers(self, frame: pl.DataFrame, file: DataFile, seen: int) -> Floats:
@@ -296,7 +305,7 @@ class SiteReader:
                 f"{min_rows}; add rows, lower --min-cell, or leave the site out"
             )
 
-    def _gaps_by_column(self) -> dict[str, int]:
+    def gaps(self) -> dict[str, int]:
         """Return how many cells of every column of the files have no value."""
         known = {feature.name: feature for feature in self._embedding.features}
         gaps, place = {}, 0
@@ -309,17 +318,20 @@ class SiteReader:
         """Say how many rows have gaps, and how many were left out."""
         path, dropped, notes = self._site.path, self.n_rows - self.n_kept, []
         if self._missing in KEEPING and self._gaps:
-            gaps = self._gaps_by_column()
+            gaps = self.gaps()
             empty = [name for name, count in gaps.items() if count == self.n_rows]
             lacks = f", nothing in {listed(empty)}" if empty else ""
             have = "has gaps" if self._gaps == 1 else "have gaps"
             share = f"{rows_in_words(self._gaps)} of {self.n_rows} {have}"
             cells = sum(gaps.values())
             many = "1 cell" if cells == 1 else f"{cells} cells"
-            notes.append(f"{path}: {share}, {many} in all{lacks}")
+            where = [f"{name} {n}" for name, n in gaps.items() if 0 < n < self.n_rows]
+            told = f" ({listed(where)})" if where and cells > 1 else ""
+            notes.append(f"{path}: {share}, {many} in all{told}{lacks}")
         if dropped:
             share = f"{rows_in_words(dropped)} of {self.n_rows}"
-            kept = self._missing in KEEPING
+            # An error but for rows without any value.
+            kept = self._missing in (*KEEPING, "error")
             why = "without any value" if kept else "for missing values"
             notes.append(f"{path}: {share} dropped {why}")
         return notes

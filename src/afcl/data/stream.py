@@ -67,6 +67,8 @@ class StreamedTable:
         Numbers of rows that are complete, and of columns.
     notes : tuple of str
         What was left out and why.
+    gaps : mapping from str to int
+        Cells of the files' columns that have no value.
 
     Raises
     ------
@@ -108,6 +110,7 @@ class StreamedTable:
                 high = np.maximum(high, rows.max(axis=0))
                 add_to_digest(digest, rows)
         reader.check(min_rows)
+        self.gaps = reader.gaps()
         self.shape = (reader.n_kept, len(columns))
         self._ranges = Ranges(*self.shape, low, high)
         self._n_dropped = reader.n_rows - reader.n_kept

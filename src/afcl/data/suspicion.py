@@ -5,11 +5,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Kinds of findings.
-IDS, SENTINEL, ZERO, EXTREME = "ids", "sentinel", "zero", "extreme"
-TWO_VALUES, FEW_VALUES, UNIT = "two values", "few values", "unit"
-REPEATED, SAME_ROWS = "repeated rows", "same rows"
+# Kinds of findings.
+IDS = "ids"
+SENTINEL = "sentinel"
+ZERO = "zero"
+EXTREME = "extreme"
+TWO_VALUES = "two values"
+FEW_VALUES = "few values"
+UNIT = "unit"
+REPEATED = "repeated rows"
+SAME_ROWS = "same rows"
 MOSTLY_EMPTY = "mostly empty"
+SPLITS = "splits the clusters"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,8 @@ use --drop patient, or --id patient
     found: list[Suspicion] = []
     cleaned = []
     for column in columns:
-        said, rest = judged_column(column)
-        found += said
+        of_column, rest = judged_column(column)
+        found += of_column
         cleaned.append(rest)
     found += mostly_empty(sites.tables, sites.features)
     found += _units(cleaned)
@@ -92,12 +92,12 @@ def _units(columns: Sequence[ColumnSample]) -> list[Suspicion]:
         by_all, by_most = _stats(parts, 0.0), _stats(parts, TAIL)
         for place in _elsewhere(parts):
             own = parts[place]
-            looks = _odd_one(by_all, place)
-            if looks:
+            conversions = _odd_one(by_all, place)
+            if conversions:
                 most = _odd_one(by_most, place)
-                looks = [look for look in looks if look in most]
+                conversions = [look for look in conversions if look in most]
             rest = [*parts[:place], *parts[place + 1 :]]
-            for units, larger in looks:
+            for units, larger in conversions:
                 if _fits(own, rest, units, larger):
                     found.append(_converted(column, large[place], units, larger))
     return found

@@ -20,10 +20,17 @@ from afcl._typing import Floats, Ints
 from afcl.data.synthetic import SMALLEST, SPREAD, TRIES, Seed, whole_sizes
 from afcl.exceptions import InputError
 
-#: Fewest and most clusters, number columns, text columns, noise columns, levels of a
-#: text column and rows of `random_mixed`.
-CLUSTERS, NUMBERS, TEXTS = (2, 12), (2, 8), (2, 10)
-NOISE, LEVELS, ROWS = (0, 3), (2, 8), (500, 3000)
+# What `random_mixed` draws: fewest and most of each.
+CLUSTERS = (2, 12)
+#: Columns of numbers.
+NUMBERS = (2, 8)
+#: Columns of texts.
+TEXTS = (2, 10)
+#: Columns of noise.
+NOISE = (0, 3)
+#: Levels of a column of texts.
+LEVELS = (2, 8)
+ROWS = (500, 3000)
 #: What two of its clusters share at most.
 OVERLAPS = (0.1, 0.03, 0.01)
 #: Sides of the box its centres are first drawn in, in standard deviations.

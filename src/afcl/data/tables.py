@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -50,6 +50,8 @@ class Table:
         What was left out and why.
     ids : Ids or None
         What the owner calls every row of the file; never sent.
+    gaps : mapping from str to int
+        Cells of the file's columns that have no value, of all its rows.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Table:
     kept: Bools | None = None
     notes: tuple[str, ...] = ()
     ids: Ids | None = None
+    gaps: Mapping[str, int] = field(default_factory=dict)
     streamed: ClassVar[bool] = False
 
     @property
@@ -105,7 +108,8 @@ def read_table(
     values = parts[0] if len(parts) == 1 else np.concatenate(parts)
     kept, left_out = np.concatenate(masks), tuple(reader.notes())
     ids = None if id_column is None else held_ids(site.files, id_column)
-    return Table(name, values, columns.names, site.path, kept, left_out, ids)
+    known = (columns.names, site.path, kept, left_out, ids)
+    return Table(name, values, *known, reader.gaps())
 
 
 def in_input_order(labels: Ints, kept: Bools) -> Ints:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from afcl._typing import Floats, Ints
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.estimators.federated import FederatedClusterer
-from afcl.estimators.told import warn_user
+from afcl.estimators.user_warnings import warn_user
 from afcl.exceptions import PrivacyWarning, SmallClientsWarning
 from afcl.methods.presets import resolve
 from afcl.privacy import EXACT_WARNING, too_fine, too_small
@@ -118,6 +118,11 @@ class AFCL(FederatedClusterer):
         Columns of frames whose levels have an order, and these from the lowest on, such
         as ``{"severity": ["mild", "moderate", "severe"]}``. Ordered categoricals of
         pandas have theirs by themselves.
+    dates : sequence of str, mapping from str to sequence of str, or None, default=None
+        Columns of frames that are dates although they are texts, which count as days;
+        or the parts that count instead, such as ``{"visit": ["month", "hour"]}``:
+        month, weekday and hour go round, year and days are numbers. Columns whose type
+        says that they are dates count as days by themselves.
     device : str, default="auto"
         `auto`: rows are worked on where they are, tensors on a GPU there. `cuda` (or
         `cuda:1`) moves tables in memory there once; needs ``pip install 'afcl[gpu]'``.
@@ -254,6 +259,7 @@ class AFCL(FederatedClusterer):
         shape: Literal["convex", "connected", "auto"] = "auto",
         seeded_noise: bool = False,
         ordinal: Mapping[str, Sequence[str]] | None = None,
+        dates: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         device: str = "auto",
     ) -> None:
         self.preset = preset
@@ -285,6 +291,7 @@ class AFCL(FederatedClusterer):
         self.shape = shape
         self.seeded_noise = seeded_noise
         self.ordinal = ordinal
+        self.dates = dates
         self.device = device
 
     def _method(self) -> tuple[AnyMethod, dict[str, Any]]:

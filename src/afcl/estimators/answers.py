@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from afcl.core.lineage import Change, Lineage, NumberedAnswer
 from afcl.estimators.clients import Table
 from afcl.estimators.rows import seed_of
-from afcl.estimators.told import warn_user
+from afcl.estimators.user_warnings import warn_user
 from afcl.exceptions import InputError, PrivacyWarning
 
 #: How many names an error lists.

@@ -31,6 +31,31 @@ def titles(names: Sequence[str], roster: Sequence[str]) -> list[str]:
     return [f"table {numbers[name] + 1}" for name in names]
 
 
+def in_warnings(roster: Sequence[str], owned: bool) -> list[str]:
+    """Return what warnings call clients, so that nobody counts from the wrong end.
+
+    Names that are numbers are values of `clients` where rows are `owned`; where tables
+    have no names they are places in their list, which messages count from 1.
+
+    Examples
+    --------
+    >>> in_warnings(["0", "7"], owned=True), in_warnings(["a", "b"], owned=False)
+    (['client 0', 'client 7'], ['a', 'b'])
+    >>> in_warnings(["0", "1"], owned=False)[1]
+    'table 2 (client 1, counted from 0)'
+    """
+    if owned:
+        return [f"client {name}" if name.isdecimal() else name for name in roster]
+    called = titles([name for name in roster if name], roster)
+    numbered = dict(zip((name for name in roster if name), called, strict=True))
+    return [
+        name
+        if numbered.get(name, name) == name
+        else f"{numbered[name]} (client {name}, counted from 0)"
+        for name in roster
+    ]
+
+
 def is_source(table: Any) -> bool:
     """Whether the rows are kept elsewhere and read part by part."""
     return bool(getattr(table, "streamed", False))

@@ -16,11 +16,18 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from afcl._typing import Floats, Ints
 from afcl.core.lineage import Answered
 from afcl.core.protocol import AnyMethod, Clustering
-from afcl.data.frames import date_columns, with_lacking
+from afcl.data.date_parts import Dates
+from afcl.data.frames import with_lacking
 from afcl.data.mixed import has_texts, rows_of
 from afcl.estimators import shape, storage, trust
 from afcl.estimators.answers import NumberedAnswers
-from afcl.estimators.clients import Table, aligned, is_source, titles
+from afcl.estimators.clients import (
+    Table,
+    aligned,
+    in_warnings,
+    is_source,
+    titles,
+)
 from afcl.estimators.keeping import Keeping
 from afcl.estimators.kpath import KPath
 from afcl.estimators.mixed import (
@@ -34,7 +41,7 @@ from afcl.estimators.mixed import (
 from afcl.estimators.new_rows import OnNewRows
 from afcl.estimators.reading import Reading
 from afcl.estimators.rows import by_owner, kept_rows, owners_of, rows_at
-from afcl.estimators.told import warn_user
+from afcl.estimators.user_warnings import warn_user
 from afcl.estimators.weights import weights_of, with_copies
 from afcl.exceptions import ColumnWarning, InputError, SmallClientsWarning
 from afcl.gaps import KEEPING
@@ -47,10 +54,9 @@ from afcl.runtime.schedule import as_schedule
 from afcl.runtime.simulate import (
     LABEL,
     Outcome,
-    rows_that_speak,
     simulate,
-    too_small,
 )
+from afcl.runtime.who_speaks import rows_that_speak, too_small
 from afcl.scale import Box
 from afcl.trace import Trace
 
@@ -72,6 +78,8 @@ class FederatedClusterer(
     scale: Any
     #: Columns whose levels have an order, and these; None: none is declared.
     ordinal: Mapping[str, Sequence[Any]] | None = None
+    #: Columns of dates, and parts of these that count; None: by the frames' types.
+    dates: Dates | None = None
     #: Where rows are worked on; `auto`: where they are.
     device: str = AUTO
     max_rounds: int
@@ -154,10 +162,10 @@ class FederatedClusterer(
         X, clients = without_owners(X, clients)
         self._embedding = None
         notes: list[str] = []
-        if self.ordinal or has_texts(X):
+        if self.ordinal or self.dates or has_texts(X):
             owner, names = owners_of(clients, len(X))
-            given = [X], self._least(), owner, self.ordinal
-            self._embedding, notes = embed(*given)
+            arguments = [X], self._least(), owner, self.ordinal, self.dates
+            self._embedding, notes = embed(*arguments)
         rows: Floats = self._checked(X, reset=True)
         owner, names = owners_of(clients, rows.shape[0])
         self._begin(names)
@@ -177,10 +185,9 @@ class FederatedClusterer(
             self.labels_[silent] = self.predict(X if self._embedding else rows)[silent]
         self.client_labels_ = [self.labels_[own] for own in np.split(order, ends)]
         held = [rows_at(rows, own[kept[own]]) for own in np.split(order, ends)]
-        called = ["X"]
-        if clients is not None:
-            called = [f"client {n}" if n.isdecimal() else n for n in names]
-        self._suspect(held, called, date_columns(X), notes)
+        called = ["X"] if clients is None else in_warnings(names, owned=True)
+        self._count_gaps([rows_at(rows, own) for own in np.split(order, ends)])
+        self._suspect(held, called, notes)
         return self
 
     def fit_predict(
@@ -243,8 +250,8 @@ class FederatedClusterer(
             held, lacking = with_lacking(held)
             for note in lacking:
                 warn_user(ColumnWarning(note))
-        self._embedding, notes = embed(held, self._least(), ordinal=self.ordinal)
-        dates = [name for table in held for name in date_columns(table)]
+        declared = (self.ordinal, self.dates)
+        self._embedding, notes = embed(held, self._least(), None, *declared)
         if self._embedding is not None:
             columns: tuple[str, ...] | None = tuple(map(str, held[0].columns))
             held = [rows_of(t, self._embedding, i) for i, t in enumerate(held, 1)]
@@ -252,28 +259,29 @@ class FederatedClusterer(
             held, columns = aligned(held)
         called = titles(names, self._roster)
         some = any(table.shape[0] for table in held)
-        given: list[Any] = [
+        tables_in: list[Any] = [
             table if is_source(table) else self._numbers(table, title, not some)
             for title, table in zip(called, held, strict=True)
         ]
-        self.n_features_in_ = given[0].shape[1] if columns is None else len(columns)
+        self.n_features_in_ = tables_in[0].shape[1] if columns is None else len(columns)
         if columns is not None:
             self.feature_names_in_ = np.asarray(columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        if any(is_source(table) for table in given):
-            return self._fit_sources(given, names)
-        masks = [kept_rows(a, self.missing) for a in given]
-        kept = [a if m.all() else a[m] for a, m in zip(given, masks, strict=True)]
+        if any(is_source(table) for table in tables_in):
+            return self._fit_sources(tables_in, names)
+        masks = [kept_rows(a, self.missing) for a in tables_in]
+        kept = [a if m.all() else a[m] for a, m in zip(tables_in, masks, strict=True)]
         outcome = self._run(kept, names)
-        self._fit_rows = given
+        self._fit_rows = tables_in
         ends = np.cumsum([mask.shape[0] for mask in masks])
         self.labels_ = outcome.joined_labels
         if self.labels_.shape[0] < ends[-1]:  # rows were dropped
             self.labels_ = np.full(ends[-1], -1, dtype=LABEL)
             self.labels_[np.concatenate(masks)] = outcome.joined_labels
         self.client_labels_ = np.split(self.labels_, ends[:-1])
-        self._suspect(kept, called, dates, [*lacking, *notes])
+        self._count_gaps(tables_in)
+        self._suspect(kept, called, [*lacking, *notes])
         return self
 
     def _fit_sources(self, tables: list[Any], names: list[str]) -> Self:
@@ -323,7 +331,8 @@ class FederatedClusterer(
             spec = replace(spec, secret=secrets.token_bytes(32))
         schedule = as_schedule(self.participation)
         numbered, gone = self._numbered(tables, names)
-        for note in too_small(spec, numbered, gone).values():
+        called = in_warnings(self._roster, owned=not self._tables)
+        for note in too_small(spec, numbered, gone, called).values():
             warn_user(SmallClientsWarning(note))
         placed = moved(numbered, self.device)
         with progress(self.max_rounds, self.verbose) as show:
@@ -334,7 +343,7 @@ class FederatedClusterer(
             outcome = brought_back(outcome)
         if gone:
             here = [c for c in range(len(numbered)) if c not in gone]
-            outcome = replace(outcome, labels=tuple(outcome.labels[c] for c in here))
+            outcome = _of_these(outcome, here)
         self.privacy_ = getattr(spec.parameters, "privacy", None)
         self._keep(outcome, names)
         for doubt in self._doubts(sizes, outcome.clustering):
@@ -356,9 +365,12 @@ class FederatedClusterer(
         self._follow(self._lineage.followed(last, sizes, names))
         for change in self.changes_:
             self.trace_.add("change", tick=0, **change.described())
-        told = last is not None and outcome.clustering.cells is not None
-        self.cluster_spreads_ = last.spreads if told and last is not None else None
+        has_spreads = last is not None and outcome.clustering.cells is not None
+        self.cluster_spreads_ = (
+            last.spreads if has_spreads and last is not None else None
+        )
         self._result = self._described(outcome, names)
+        self._filled = outcome.filled
 
     def _described(self, outcome: Outcome, names: list[str]) -> dict[str, Any]:
         """Return what ``result.json`` would hold of this run: no row and no label."""
@@ -366,7 +378,9 @@ class FederatedClusterer(
         asked = {"privacy": self.privacy_ or "rival", "min_cell": self._least()}
         parameters = {"seed": self._seed, **storage.plain_params(self), **asked}
         features = () if self._embedding is None else self._embedding.features
-        return describe_simulated(outcome, names, columns, parameters, features)
+        dates = () if self._embedding is None else self._embedding.dates
+        run = (outcome, names, columns, parameters, features)
+        return {**describe_simulated(*run), "dates": list(dates)}
 
     def _fitted(self, clustering: Clustering, raw: Clustering, rank: Ints) -> None:
         self.n_clusters_ = clustering.k
@@ -392,3 +406,13 @@ class FederatedClusterer(
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
+
+
+def _of_these(outcome: Outcome, clients: Sequence[int]) -> Outcome:
+    """Return what is known of these clients only: the others are gone."""
+    return replace(
+        outcome,
+        labels=tuple(outcome.labels[c] for c in clients),
+        set_aside=tuple(outcome.set_aside[c] for c in clients if outcome.set_aside),
+        filled=tuple(outcome.filled[c] for c in clients if outcome.filled),
+    )

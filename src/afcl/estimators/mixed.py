@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.data.date_parts import Dates
 from afcl.data.features import Embedding
 from afcl.data.frames import check_labels
 from afcl.data.mixed import embedding_of, has_texts, is_frame
 from afcl.data.spelling import name_key
-from afcl.estimators.told import warn_user
+from afcl.estimators.user_warnings import warn_user
 from afcl.exceptions import ColumnWarning, InputError, OwnersWarning
 
 
-def as_tables(given: Any) -> tuple[list[Any], list[str]]:
+def as_tables(clients: Any) -> tuple[list[Any], list[str]]:
     """Return one table per client, and what the clients are called."""
-    if isinstance(given, Mapping):
-        return list(given.values()), [str(name) for name in given]
-    return list(given), [str(number) for number in range(len(given))]
+    if isinstance(clients, Mapping):
+        return list(clients.values()), [str(name) for name in clients]
+    return list(clients), [str(number) for number in range(len(clients))]
 
 
 def without_owners(X: Any, clients: Any) -> tuple[Any, Any]:
@@ -56,6 +57,7 @@ def embed(
     least: int,
     owners: Ints | None = None,
     ordinal: Mapping[str, Sequence[Any]] | None = None,
+    dates: Dates | None = None,
 ) -> tuple[Embedding | None, list[str]]:
     """Return how frames become tables and what is left out; None: numbers as they are.
 
@@ -63,12 +65,19 @@ def embed(
     """
     for number, table in enumerate(tables, 1):
         check_labels(table, number)
-    if not ordinal and not any(has_texts(table) for table in tables):
+    declared = ordinal or dates
+    if not declared and not any(has_texts(table) for table in tables):
         return None, []
     if not all(map(is_frame, tables)):
         why = "some tables have texts and some are bare arrays"
-        why = "ordinal= names columns of data frames" if ordinal else why
+        option = "ordinal=" if ordinal else "dates="
+        why = f"{option} names columns of data frames" if declared else why
         raise InputError(f"{why}: pass frames only")
+    if not all(isinstance(name, str) for table in tables for name in table.columns):
+        raise InputError(
+            "columns of texts or dates go by names, and these are numbers: rename "
+            "them, frame.columns = frame.columns.astype(str)"
+        )
     first = set(tables[0].columns)
     for number, table in enumerate(tables, 1):
         other = sorted(map(str, first ^ set(table.columns)))
@@ -77,7 +86,7 @@ def embed(
                 f"table {number} and table 1 differ in the column {other[0]!r}: give "
                 "every table the same columns, or the estimator missing='impute'"
             )
-    embedding, notes = embedding_of(tables, least, owners, ordinal)
+    embedding, notes = embedding_of(tables, least, owners, ordinal, dates)
     for note in notes:
         warn_user(ColumnWarning(note))
     return embedding, notes
@@ -114,4 +123,8 @@ def found_in_rows(
     """Return the categories whose levels nobody declared."""
     declared = {name_key(name) for name in ordinal or ()}
     features = () if embedding is None else embedding.features
-    return [each.name for each in features if name_key(each.name) not in declared]
+    return [
+        each.name
+        for each in features
+        if not each.parts and name_key(each.name) not in declared
+    ]

@@ -182,8 +182,8 @@ class OnNewRows(TransformerMixin):
             raise InputError(f"k={k} is not on the path; it holds {known}")
         if X is None and self._fit_rows is None:
             raise InputError("this model holds no rows: call cut(k, X)")
-        given = np.concatenate(self._fit_rows or ()) if X is None else X
-        rows, kept = self._new_rows(given)
+        table = np.concatenate(self._fit_rows or ()) if X is None else X
+        rows, kept = self._new_rows(table)
         labels = np.full(rows.shape[0], -1, dtype=np.int64)
         places = shape.places_at(self._clustering, levels[k])
         scaled = without_gaps(self._box.scale(rows[kept]), places.means)

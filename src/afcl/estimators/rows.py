@@ -18,20 +18,20 @@ def owners_of(clients: ArrayLike | None, n: int) -> tuple[Ints, list[str]]:
     """Return every row's owner as a number, and the owners' sorted names."""
     if clients is None:
         return np.zeros(n, dtype=np.int64), ["0"]
-    given = np.asarray(clients)
-    if given.shape != (n,):
+    owners = np.asarray(clients)
+    if owners.shape != (n,):
         raise InputError(
             f"clients must name the owner of each of the {n} rows, "
-            f"it has shape {given.shape}"
+            f"it has shape {owners.shape}"
         )
-    lacking = np.array([cell is None or cell != cell for cell in given.tolist()])
-    if given.dtype.kind in "Of" and lacking.any():
+    lacking = np.array([cell is None or cell != cell for cell in owners.tolist()])
+    if owners.dtype.kind in "Of" and lacking.any():
         raise InputError(
             f"clients names no owner of row {int(lacking.argmax()) + 1}: fill it in, "
             "or leave such rows out"
         )
     try:
-        names, owner = np.unique(given, return_inverse=True)
+        names, owner = np.unique(owners, return_inverse=True)
     except TypeError:
         raise InputError(
             "clients has owners of different types, such as numbers and texts: use one"

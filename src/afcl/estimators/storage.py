@@ -141,14 +141,14 @@ def without_rows(state: dict[str, Any]) -> dict[str, Any]:
 
     The `pooled-` references keep theirs: their server has all rows by intention.
     """
-    kept = dict(state)
-    if "_fit_rows" in kept:
-        kept["_fit_rows"] = None
-    if "_tables" in kept:
-        kept["_tables"] = {}
-    if "client_labels_" in kept:
-        kept["client_labels_"] = _held(kept["client_labels_"])
-    return kept
+    attributes = dict(state)
+    if "_fit_rows" in attributes:
+        attributes["_fit_rows"] = None
+    if "_tables" in attributes:
+        attributes["_tables"] = {}
+    if "client_labels_" in attributes:
+        attributes["client_labels_"] = _held(attributes["client_labels_"])
+    return attributes
 
 
 def up_to_date(state: dict[str, Any]) -> dict[str, Any]:
@@ -157,33 +157,33 @@ def up_to_date(state: dict[str, Any]) -> dict[str, Any]:
     Older pickles know nothing of clusters that are not round, still older ones nothing
     of how far the answer can be believed.
     """
-    kept = without_rows(state)
-    if "n_clusters_" not in kept:
-        return kept
-    kept = {"cluster_spreads_": None, "_result": None, **kept}
-    if "shape_" not in kept:
-        kept |= _of_round_clusters(kept)
-    if "structure_" in kept:
-        return kept
+    attributes = without_rows(state)
+    if "n_clusters_" not in attributes:
+        return attributes
+    attributes = {"cluster_spreads_": None, "_result": None, **attributes}
+    if "shape_" not in attributes:
+        attributes |= _of_round_clusters(attributes)
+    if "structure_" in attributes:
+        return attributes
     for name in ("_clustering", "_raw"):
-        object.__setattr__(kept[name], "trust", None)
-    return {**kept, **trust.attributes(None)}
+        object.__setattr__(attributes[name], "trust", None)
+    return {**attributes, **trust.attributes(None)}
 
 
 def _known(name: str, array: AnyArray | None) -> dict[str, AnyArray]:
     return {} if array is None else {name: array}
 
 
-def _of_round_clusters(kept: dict[str, Any]) -> dict[str, Any]:
+def _of_round_clusters(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return what is new of an older model; what it holds is completed in place."""
     for name in ("_clustering", "_raw"):
         for new in ("cells", "connected", "places"):
-            object.__setattr__(kept[name], new, None)
-    last = kept["_lineage"].last if "_lineage" in kept else None
+            object.__setattr__(attributes[name], new, None)
+    last = attributes["_lineage"].last if "_lineage" in attributes else None
     if last is not None:
         for new in ("places", "place_labels"):
             object.__setattr__(last, new, None)
-    return shape.attributes(kept["_clustering"], kept["_box"], None)
+    return shape.attributes(attributes["_clustering"], attributes["_box"], None)
 
 
 def _held(client_labels: list[Any]) -> list[Ints]:
@@ -295,7 +295,7 @@ def _embedding(known: dict[str, Any] | None) -> Embedding | None:
     if known is None:
         return None
     features = tuple(map(Feature.of, known["features"]))
-    return Embedding(tuple(known["columns"]), features)
+    return Embedding(tuple(known["columns"]), features, tuple(known.get("dates", ())))
 
 
 def _trust(known: dict[str, Any] | None) -> Trust | None:

@@ -24,6 +24,7 @@ from afcl.data.suspicion import (
     MOSTLY_EMPTY,
     SAME_ROWS,
     SENTINEL,
+    SPLITS,
     TWO_VALUES,
     ZERO,
     Suspicion,
@@ -34,9 +35,11 @@ from afcl.gaps import has_gaps
 from afcl.privacy import parse_level
 from afcl.robust import ROBUST
 
-#: Most rows of all tables that are looked at, about, and fewest of a table. With their
-#: extremes they are fewer than the rules look at: these need not draw again.
-LOOKED_AT, FEWEST = 16_000, 1_000
+#: Most rows of all tables that are looked at, about. With their extremes they are fewer
+#: than the rules look at: these need not draw again.
+LOOKED_AT = 16_000
+#: Fewest rows of a table that are looked at.
+FEWEST = 1_000
 #: Most tables that are told apart; beyond, neighbours are taken together.
 TABLES = 50
 #: A larger part of values that differ may be ids.
@@ -52,6 +55,7 @@ ADVICE = {
     EXTREME: ("or use --scale", "or give scale='robust'"),
     TWO_VALUES: (", use --category", ", make it a category: texts in a frame"),
     MOSTLY_EMPTY: ("; compare with", "; compare with an answer without"),
+    SPLITS: ("; compare with", "; compare with an answer without"),
     SAME_ROWS: (": if it is the same file", ": if it is the same table, give it once"),
 }
 
@@ -90,14 +94,17 @@ def suspicions_in(
         found = [*_counters(few, whole, dates), *map(_at_least, found)]
     harmless = () if isinstance(scale, str) else (TWO_VALUES,)
     harmless = (EXTREME,) if scale == ROBUST else harmless
-    return [
-        replace(each, text=_advised(each))
-        for each in found
-        if each.is_serious and each.kind not in harmless
-    ]
+    return for_python(
+        [each for each in found if each.is_serious and each.kind not in harmless]
+    )
 
 
-def told(found: Sequence[Suspicion]) -> list[str]:
+def for_python(found: Sequence[Suspicion]) -> list[Suspicion]:
+    """Return findings with advice for Python."""
+    return [replace(each, text=_advised(each)) for each in found]
+
+
+def lines_for_user(found: Sequence[Suspicion]) -> list[str]:
     """Return a line for each, and one on all others of a kind that has very many."""
     lines = []
     for kind in dict.fromkeys(each.kind for each in found):

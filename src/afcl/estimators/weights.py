@@ -27,11 +27,11 @@ MOST_COPIES = 100_000_000
 ADVICE = "name privacy='summary' or 'grouped(5)', or leave sample_weight out"
 
 
-def weights_of(given: ArrayLike | None, n: int) -> Ints | None:
+def weights_of(sample_weight: ArrayLike | None, n: int) -> Ints | None:
     """Return how many rows each row stands for; None: for itself, all of them."""
-    if given is None:
+    if sample_weight is None:
         return None
-    weights = np.asarray(given, dtype=np.float64)
+    weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.ndim == 0:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):

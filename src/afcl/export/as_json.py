@@ -11,8 +11,10 @@ from typing import Any
 FORMAT = 1
 #: How a row gets its label, for whoever reads the file.
 HOW = (
-    "Put a row's values in the order of columns (levels of categories as 0 and 1, see "
-    "features); subtract low and divide by span; the label is the number, from 0 on, "
+    "Put a row's values in the order of columns (levels of categories as 0 and 1, "
+    "parts of dates that go round as cos and sin of the angle, from January, Monday or "
+    "0:00 on, see features; dates as days since 1970); subtract low and divide by "
+    "span; the label is the number, from 0 on, "
     "of the center in scaled_centers at the smallest Euclidean distance, the first one "
     "of several. Leave columns without a value out of the distance."
 )

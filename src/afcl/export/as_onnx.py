@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
 #: Operators of this version (2022) are known to every runtime that is still in use.
-OPSET, IR = 17, 8
+OPSET = 17
+#: The format of the file that came with them.
+IR = 8
 INSTALL = "ONNX files need the package onnx: pip install 'afcl[export]'"
 
 
@@ -66,8 +68,8 @@ def model_of(result: Mapping[str, Any]) -> ModelProto:
         producer_name="afcl",
         producer_version=str(result["versions"]["afcl"]),
     )
-    told = {"columns": "\n".join(result["columns"])}
-    helper.set_model_props(model, told)
+    properties = {"columns": "\n".join(result["columns"])}
+    helper.set_model_props(model, properties)
     checker.check_model(model)
     return model
 

@@ -284,7 +284,7 @@ class ArrayPasses:
         ]
         labels = found[0] if len(found) == 1 else xp.concat(found)
         counts = np.zeros(k, dtype=np.int64)
-        for part in self.told(labels):
+        for part in self.host_labels(labels):
             counts += np.bincount(part, minlength=k)
         return labels, counts
 
@@ -293,7 +293,7 @@ class ArrayPasses:
         new = self.xp.astype(self.sent(names), self.xp.int32)
         return self.xp.take(new, labels, axis=0)
 
-    def told(self, labels: Array) -> Iterator[Ints]:
+    def host_labels(self, labels: Array) -> Iterator[Ints]:
         """Yield labels part by part, in main memory."""
         n = int(labels.shape[0])
         for start in range(0, max(n, 1), AT_ONCE):

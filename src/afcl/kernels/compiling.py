@@ -33,6 +33,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 @cache
 def sources_digest() -> str:
     """Return what stands for all kernels' sources, and for NumPy, in a file's name."""
+    # Numba looks at a function's own file only: inlined kernels of others would be
+    # stale.
     digest = blake2b(np.__version__.encode(), digest_size=DIGEST)
     # Its constants are compiled in.
     digest.update(files("afcl").joinpath("parts.py").read_bytes())

@@ -41,6 +41,7 @@ def add_up(
     X: Floats, weights: Floats, labels: Ints, k: int, mass: Floats, total: Floats
 ) -> None:
     """Weight and weighted coordinate sum of every label (OUT)."""
+    # Working memory comes as it was left.
     mass[:k] = 0.0
     total[:k] = 0.0
     for row in range(X.shape[0]):
@@ -89,6 +90,7 @@ def fold(size: int, smallest: int, cells: Columns, into: Ints) -> None:
         for cell in range(size):
             if into[cell] == cell and (i < 0 or counts[cell] < counts[i]):
                 i = cell
+        # The smallest is large enough, hence all are.
         if counts[i] >= smallest:
             break
         j = -1
@@ -129,6 +131,8 @@ def join_seeds(counts: Ints, seeds: Floats, smallest: int) -> Ints:
         groups[held[place]] = held[last]
     for seed in range(k):
         if counts[seed] == 0:
+            # An empty seed goes where rows near it would: others may have some at the
+            # next count.
             groups[seed] = groups[_nearest_among(seeds, seed, counts)]
     without_gaps(groups, k)
     return groups
@@ -217,8 +221,11 @@ def microaggregate(X: Floats, smallest: int) -> Ints:
             for feature in range(X.shape[1]):
                 around[feature] += X[left[index], feature]
         around /= size
+        # Two groups a round, at opposite ends; the rest must still be enough for one.
         for _ in range(2 if size >= 3 * smallest else 1):
             own = _farthest(X, left, size, around)
+            # The second one begins farthest from the first (MDAV; Domingo-Ferrer and
+            # Torra 2005).
             around = X[left[own]].copy()
             _nearest(X, left, size, own, taken, gaps)
             for position in taken:

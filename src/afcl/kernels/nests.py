@@ -51,6 +51,7 @@ def _sums_around(
         own = labels[row]
         counts[own] += 1.0
         for feature in range(d):
+            # Around the seed: squares of coordinates far from the origin would cancel.
             away = X[row, feature] - seeds[own, feature]
             firsts[own, feature] += away
             squares[own, feature] += away * away

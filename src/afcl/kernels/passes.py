@@ -73,6 +73,8 @@ def tally(
     """One pass for several sets of centres; see :func:`reference.tally`."""
     X = readable(X)
     k, d = centers.shape
+    # Blocks of fixed size, added in order: the sums do not depend on the threads
+    # (0002).
     blocks = max(1, -(-X.shape[0] // BLOCK))
     out = (
         np.zeros((blocks, k)),
@@ -87,6 +89,7 @@ def tally(
     def work(first: int, last: int) -> None:
         _tally_blocks(X, first, last, BLOCK, *asked, axes, out)
 
+    # Threads of the library inside our own threads would only get in each other's way.
     with matrix_products(is_wide(*X.shape, k)):
         in_ranges(work, blocks, X.size * k)
     counts, firsts, seconds, totals, slabs = (in_order(parts) for parts in out)
@@ -356,6 +359,7 @@ def move(
     """Move every centre that holds mass to its rows' mean; the last three are INOUT."""
     add_up(X, weights, labels, k, mass, total)
     for center in range(k):
+        # A centre without rows stays where it is: it may win some later.
         if mass[center] > 0:
             for feature in range(centers.shape[1]):
                 centers[center, feature] = total[center, feature] / mass[center]
@@ -396,6 +400,7 @@ def pick_rows(
         end = np.searchsorted(cumulated[:n], draw * total, side="right")
         if end >= n:
             end = n - 1
+        # Rounding may point behind the last row that can be drawn.
         while potential[end] == 0:
             end -= 1
         picks[found] = end

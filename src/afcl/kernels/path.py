@@ -26,6 +26,7 @@ def crowding(radii: Floats, means: Floats) -> float:
         for j in range(means.shape[0]):
             if i != j:
                 gap = np.sqrt(apart(means, i, means, j))
+                # Coinciding clusters overlap without bound; a number is wanted.
                 ratio = (radii[i] + radii[j]) / max(gap, CLOSEST)
                 worst = max(worst, ratio)
         total += worst
@@ -65,6 +66,7 @@ def ward(counts: Floats, means: Floats) -> tuple[Ints, Ints, Floats, Floats]:
             cost[i, j] = _cost(counts, means, i, j)
     partner = np.empty(k, dtype=np.int64)
     for i in range(k):
+        # Remembered partners make a step cost k instead of k², as few become stale.
         partner[i] = _cheapest(cost, alive, i)
     left = np.empty(k - 1, dtype=np.int64)
     right = np.empty(k - 1, dtype=np.int64)
@@ -73,6 +75,8 @@ def ward(counts: Floats, means: Floats) -> tuple[Ints, Ints, Floats, Floats]:
     for step in range(k - 1):
         i = -1
         lowest = np.inf
+        # In order, so that of equal costs the lowest pair is joined, as in the
+        # reference.
         for first in range(k):
             second = partner[first]
             if alive[first] and second >= 0 and cost[first, second] < lowest:
@@ -90,6 +94,8 @@ def ward(counts: Floats, means: Floats) -> tuple[Ints, Ints, Floats, Floats]:
             ) / size
         counts[i] = size
         node[i] = k + step
+        # The lower place holds the joined node: the order of ties stays that of the
+        # reference.
         alive[j] = 0
         for other in range(k):
             if alive[other] and other != i:
@@ -99,6 +105,8 @@ def ward(counts: Floats, means: Floats) -> tuple[Ints, Ints, Floats, Floats]:
                 continue
             known = partner[other]
             stale = other == i or known == i or known == j
+            # A tie counts too: the lower node must win it, and `known` may be the
+            # higher one.
             if stale or (other < i and cost[other, i] <= cost[other, known]):
                 partner[other] = _cheapest(cost, alive, other)
     return left, right, costs, sizes
@@ -131,6 +139,7 @@ def _levels(
     left, right = merges
     k, d = centers.shape
     depth = max(0, min(k, most) - 1)
+    # All levels in a few arrays: a list of arrays cannot be returned compiled.
     room = depth * (depth + 3) // 2  # 2 + 3 + ... + (depth + 1)
     starts = np.zeros(depth + 1, dtype=np.int64)
     counts, places, spreads = np.empty(room), np.empty((room, d)), np.empty(room)
@@ -146,10 +155,12 @@ def _levels(
             groups = without_gaps(numbers, 2 * k)
             pool(centers, sizes, nothing, numbers, groups, mass, start, radii)
             _, labels = lloyd_rows(X, known, weights, start[:groups], max_iter)
+            # Lloyd may have emptied centres: a level has the clusters that hold cells.
             held = without_gaps(labels, groups)
             begin, end = starts[level], starts[level] + held
             found = (counts[begin:end], places[begin:end], spreads[begin:end])
             pool(X, weights, scatters, labels, held, *found)
+            # No silhouette is defined for one cluster.
             if held > 1:
                 _score(X, weights, scatters, found, totals[level])
             level += 1

@@ -44,6 +44,7 @@ def axes_between(centers: Floats, bounds: Ints, scores: Ints) -> Axes:
     found = 0
     for segment in range(scores.shape[0]):
         begin, end = bounds[segment], bounds[segment + 1]
+        # Slabs were not asked of this set: it has no axes.
         behind = end if scores[segment] > 1 else begin
         _fill_axes(centers, begin, behind, nearest, lengths)
         for center in range(begin, end):
@@ -73,6 +74,8 @@ def _fill_axes(
             if other != own and length < best:
                 best = length
                 nearest[own] = other
+        # Coinciding centres have no axis, and a centre that is alone has nobody to
+        # point to.
         if 0.0 < best < np.inf:
             lengths[own] = best
 
@@ -113,6 +116,7 @@ def count_rows(
         _count(farther, lengths[own], 1.0, own, 1, slabs)
     for own in range(begin, end):
         other = nearest[own]
+        # Each is the other's nearest: the rows at the far end are counted there.
         if nearest[other] == own:
             continue
         length = lengths[own]
@@ -136,6 +140,7 @@ def mirror(axes: Axes, slabs: Floats) -> None:
     """
     for own in range(slabs.shape[0]):
         other = axes.nearest[own]
+        # Every pair once.
         if own < other and axes.nearest[other] == own:
             middle = slabs[own, 0] + slabs[other, 0]
             slabs[own, 0] = middle

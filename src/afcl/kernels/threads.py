@@ -28,11 +28,13 @@ def workers() -> int:
             return int(text)
         if text and name == "AFCL_THREADS":
             raise InputError(f"AFCL_THREADS is {text!r}: give a whole number, or none")
+    # Cores that this process may use: in a container fewer than there are.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def in_ranges(work: Callable[[int, int], None], n: int, effort: int) -> None:
     """Call `work(first, last)` for ranges that make up 0 to n, one a thread."""
+    # Starting a thread costs more than a small pass.
     parts = min(workers(), n, max(1, effort // LARGE))
     if parts <= 1:
         work(0, n)

@@ -44,6 +44,7 @@ _reordered = compiled(fastmath={"reassoc", "contract", "nsz"})
 @_compiled
 def is_wide(n: int, d: int, k: int) -> bool:
     """Whether a matrix product is worth its bits."""
+    # Products round differently from differences: only where they save much (0020).
     return d > NARROW and n * d * k >= SMALL_WIDE
 
 
@@ -63,6 +64,7 @@ def fill_columns(X: Floats, start: int, stop: int, out: Floats) -> None:
     for row in range(stop - start):
         for feature in range(X.shape[1]):
             out[feature, row] = X[start + row, feature]
+    # Loops of a fixed length are vectorised; what is behind the last row is not read.
     for row in range(stop - start, out.shape[1]):
         for feature in range(X.shape[1]):
             out[feature, row] = 0.0
@@ -93,6 +95,8 @@ def differences(columns: Floats, centers: Floats, out: Floats) -> None:
             for row in range(rows):
                 a = columns[feature, row] - first
                 b = columns[feature + 1, row] - second
+                # Two features a turn, in the reference's order of additions: equal bits
+                # (0002).
                 out[center, row] = (out[center, row] + a * a) + b * b
             feature += 2
         if feature < d:
@@ -110,6 +114,7 @@ def _seen_from_middle(centers: Floats) -> tuple[Floats, Floats]:
     terms differ from centre to centre: their sum is all it takes to find the nearest.
     """
     k, d = centers.shape
+    # Far from the origin |x|² - 2xc + |c|² cancels; seen from the middle it does less.
     middle = np.zeros(d)
     for center in range(k):
         for feature in range(d):
@@ -309,6 +314,7 @@ def _two_least(
             next_low = min(second[row], max(value, low))
             own = center if nearest else label[row]
             low = value if nearest else low
+            # An odd number of centres: the last one must not be its own second.
             value = np.inf if follower == center else distances[follower, row]
             nearest = value < low
             second[row] = min(next_low, max(value, low))
@@ -397,6 +403,8 @@ def score_rows(
     label, best, outside = near.label, near.best, near.outside
     for row in range(held):
         far = near.second[row]
+        # Divided by one and thrown away: a branch would stop the loop from being
+        # vectorised.
         ratio = best[row] / (far if far > 0 else 1.0)
         near.simplified[row] = 1.0 - np.sqrt(ratio) if far > 0 else 0.0
     if not both:
@@ -404,6 +412,7 @@ def score_rows(
     for row in range(held):
         size = sizes[label[row]]
         inside = (best[row] + spreads[label[row]]) * (
+            # A row is not compared with itself.
             size / (size - 1.0 if size > 1 else 1.0)
         )
         larger = max(inside, outside[row])

@@ -49,6 +49,7 @@ def _worth_a_step(steps: Floats) -> Floats:
     longest = 0.0
     for length in lengths:
         longest = max(longest, length)
+    # A step that ties with a detour but for rounding must stay: to the bit (0002).
     rounding = EPSILON * m * longest
     kept = steps.copy()
     for i in range(m):
@@ -115,6 +116,7 @@ def shortest_ways(steps: Floats) -> Floats:
     going on.
     """
     m = steps.shape[0]
+    # Most steps are never on a shortest way, and the work grows with them.
     near, lengths, starts = _neighbours(_worth_a_step(steps))
     order = np.arange(m)
     from_first = np.empty((m, min(1, m)))
@@ -129,6 +131,7 @@ def shortest_ways(steps: Floats) -> Floats:
         found[:, first:behind] = ways
     for i in range(m):
         for j in range(i):
+            # Sums in the other order round differently; distances have to be symmetric.
             shorter = min(found[i, j], found[j, i])
             found[i, j] = shorter
             found[j, i] = shorter
@@ -194,6 +197,8 @@ def ward_of_distances(
         apart = squares[i, j]
         for other in range(k):
             fresh = of_i * squares[i, other] + of_j * squares[j, other]
+            # Lance and Williams' recurrence: no coordinates are needed, and there are
+            # none.
             fresh -= of_i * of_j * apart
             squares[i, other] = fresh
         for other in range(k):

@@ -85,7 +85,7 @@ class Afcl(Method[DefaultParams, State]):
         """Leave out that clusters are round, as they are for clients of any version."""
         if options.get("shape") != CONVEX:
             return options
-        return {name: given for name, given in options.items() if name != "shape"}
+        return {name: value for name, value in options.items() if name != "shape"}
 
     # ------------------------------------------------------------------ clients
 
@@ -110,10 +110,15 @@ class Afcl(Method[DefaultParams, State]):
         with others counts for itself (:func:`privacy.masks.remember`).
         """
         guard = protection(params)
-        told = Disclosure(params.privacy, params.min_cell, guard.once, params.contacts)
+        disclosed = Disclosure(
+            params.privacy, params.min_cell, guard.once, params.contacts
+        )
+        disclosed = disclosed._replace(seeds=params.n_seeds, levels=params.candidates)
         if not guard.level.secure:
-            return told
-        return told._replace(steps=None, holders=params.holders)
+            return disclosed
+        return disclosed._replace(
+            steps=None, holders=params.holders, passes=params.passes
+        )
 
     def hello(self, X: Any, params: DefaultParams, rng: np.random.Generator) -> Hello:
         """Send the rows condensed to cells."""

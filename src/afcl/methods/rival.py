@@ -315,6 +315,14 @@ def _check_finite(reply: Any) -> None:
         )
 
 
+def check_at_least(params: Any, low: int, *names: str) -> None:
+    """Refuse parameters below `low`; None stands for a default."""
+    for name in names:
+        value = getattr(params, name)
+        if value is not None and value < low:
+            raise InputError(f"{name} must be at least {low}, not {value}")
+
+
 def expect(condition: bool, what: str) -> None:
     """Refuse a message that lacks `what`."""
     refuse_unless(condition, f"expected {what}")

@@ -66,6 +66,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     """Return the smallest epsilon for which mu-GDP is (epsilon, delta)-DP."""
     _check_cost("mu", mu)
     check_delta(delta)
+    # Then even epsilon 0 is true, and there is nothing to bisect.
     if delta_of(0.0, mu) <= delta:
         return 0.0
     # What zero-concentrated DP would say is never below (Bun and Steinke 2016).
@@ -84,6 +85,7 @@ def compose(mus: Iterable[float]) -> float:
     every = list(mus)
     for mu in every:
         _check_cost("mu", mu)
+    # Gaussian privacy composes exactly: the root of the squares' sum, no bound on it.
     return math.hypot(*every)
 
 
@@ -100,6 +102,7 @@ def _last(
     """Bisect to neighbouring numbers: the last where it holds, the first where not."""
     while True:
         middle = (low + high) / 2
+        # Neighbouring floats: no tolerance that could err on the wrong side.
         if not low < middle < high:
             return low, high
         if holds(middle):

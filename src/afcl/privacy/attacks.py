@@ -110,9 +110,9 @@ def named(
     return Candidates(attack, every[first], counts[first])
 
 
-def width_of(heard: Iterable[Exchange]) -> int:
+def width_of(exchanges: Iterable[Exchange]) -> int:
     """Return the number of features, as the agreement says it."""
-    for one in heard:
+    for one in exchanges:
         if isinstance(one.reply, Ranges):
             return one.reply.n_features
         if isinstance(one.request, AskHello | AskStep):
@@ -120,16 +120,16 @@ def width_of(heard: Iterable[Exchange]) -> int:
     return 0
 
 
-def hellos(heard: Iterable[Exchange]) -> Iterable[tuple[int, Any]]:
+def hellos(exchanges: Iterable[Exchange]) -> Iterable[tuple[int, Any]]:
     """Every first message: whose it is, and the payload."""
-    for one in heard:
+    for one in exchanges:
         if isinstance(one.reply, Hello):
             yield one.client, one.reply.payload
 
 
-def steps(heard: Iterable[Exchange]) -> Iterable[tuple[int, AskStep, Any]]:
+def steps(exchanges: Iterable[Exchange]) -> Iterable[tuple[int, AskStep, Any]]:
     """Every answer to a broadcast: whose it is, the request and the payload."""
-    for one in heard:
+    for one in exchanges:
         if isinstance(one.request, AskStep) and isinstance(one.reply, Update):
             yield one.client, one.request, one.reply.payload
 
@@ -137,10 +137,10 @@ def steps(heard: Iterable[Exchange]) -> Iterable[tuple[int, AskStep, Any]]:
 # ------------------------------------------------------------------ single messages
 
 
-def invert(heard: Sequence[Exchange]) -> Candidates:
+def invert(exchanges: Sequence[Exchange]) -> Candidates:
     """Invert uploads of single rows: x = m + r / eta (Eq. 5), or r / W as published."""
     found: list[tuple[Floats, int]] = []
-    for _, request, payload in steps(heard):
+    for _, request, payload in steps(exchanges):
         if not isinstance(payload, Intensities):
             continue
         sent = request.payload
@@ -151,17 +151,17 @@ def invert(heard: Sequence[Exchange]) -> Candidates:
         elif isinstance(sent, Positions):
             pulls = payload.intensities / _rate(request)
             found.append((sent.points[payload.owners] + pulls, 1))
-    return named("inversion", width_of(heard), found)
+    return named("inversion", width_of(exchanges), found)
 
 
-def solve_pulls(heard: Sequence[Exchange]) -> Candidates:
+def solve_pulls(exchanges: Sequence[Exchange]) -> Candidates:
     """Solve sums of pulls for the rows behind them (level `affine`).
 
     A seed pulled N times says beta = sum a (1 - a)^(N - j) x_j, a = w eta. One row is
     beta / a. The same few rows, told with N different weights, are N equations.
     """
     places_by_step: dict[tuple[int, int, int], dict[float, Floats]] = defaultdict(dict)
-    for client, request, payload in steps(heard):
+    for client, request, payload in steps(exchanges):
         if not isinstance(payload, Pulls) or not isinstance(request.payload, Addressed):
             continue
         step = payload.weight * _rate(request)
@@ -176,19 +176,19 @@ def solve_pulls(heard: Sequence[Exchange]) -> Candidates:
         powers = rates * (1 - rates) ** np.arange(pulled - 1, -1, -1)
         rows = np.linalg.lstsq(powers, np.array(list(places.values())), rcond=None)[0]
         found.append((rows, 1))
-    return named("pulls", width_of(heard), found)
+    return named("pulls", width_of(exchanges), found)
 
 
-def match_first_message(heard: Sequence[Exchange]) -> Candidates:
+def match_first_message(exchanges: Sequence[Exchange]) -> Candidates:
     """Take what first messages say for rows: bare points, cells of very few rows."""
     found: list[tuple[Floats, Ints | int]] = []
-    for _, payload in hellos(heard):
+    for _, payload in hellos(exchanges):
         if isinstance(payload, Positions):
             found.append((payload.points, 1))
         cells = payload.cells if isinstance(payload, SecureHello) else payload
         if isinstance(cells, Cells):
             found.append(_where(cells, _few_equal(cells)))
-    return named("first message", width_of(heard), found)
+    return named("first message", width_of(exchanges), found)
 
 
 def find_singletons(releases: Sequence[Released]) -> Candidates:
@@ -246,16 +246,16 @@ def _few_equal(cells: Cells) -> Any:
 # ------------------------------------------------------------------ what was released
 
 
-def releases(heard: Sequence[Exchange]) -> list[Released]:
+def releases(exchanges: Sequence[Exchange]) -> list[Released]:
     """Return every bag of cells the server got to see, cohorts' sums included."""
     found: list[Released] = []
-    for client, payload in hellos(heard):
+    for client, payload in hellos(exchanges):
         if isinstance(payload, SecureHello):
             cells = payload.cells
             found.append(Released((client,), cells, step=_grid_of(cells)))
         elif isinstance(payload, Cells):
             found.append(Released((client,), payload))
-    for client, request, payload in steps(heard):
+    for client, request, payload in steps(exchanges):
         who = (client,)
         if isinstance(payload, Summary):
             plan = request.payload
@@ -264,7 +264,7 @@ def releases(heard: Sequence[Exchange]) -> list[Released]:
                 found.append(Released(who, reply.cells, level.centers, reply.owners))
         elif isinstance(payload, Intensities):
             found.append(Released(who, payload.cells))
-    return found + cohort_sums(heard)
+    return found + cohort_sums(exchanges)
 
 
 def _grid_of(cells: Cells) -> float:
@@ -276,7 +276,7 @@ def _grid_of(cells: Cells) -> float:
     return 0.0
 
 
-def cohort_sums(heard: Sequence[Exchange]) -> list[Released]:
+def cohort_sums(exchanges: Sequence[Exchange]) -> list[Released]:
     """Add the masked parts of every cohort that is complete; the masks cancel.
 
     Sums under encryption are those that the holder of the key has opened.
@@ -284,7 +284,7 @@ def cohort_sums(heard: Sequence[Exchange]) -> list[Released]:
     parts: dict[tuple[int, ...], dict[int, Ints]] = defaultdict(dict)
     tasks: dict[tuple[int, ...], Task] = {}
     found = []
-    for client, request, payload in steps(heard):
+    for client, request, payload in steps(exchanges):
         if not isinstance(payload, Part):
             continue
         task = request.payload.own
@@ -305,12 +305,12 @@ def cohort_sums(heard: Sequence[Exchange]) -> list[Released]:
 def _cohort_cells(numbers: Ints, task: Task) -> Released | None:
     """Return a cohort's sums as cells, None if they cannot be any."""
     last = task.question.partitions[-1]
-    told = numbers.reshape(last.n_groups, -1)[:, 0]
+    counts = numbers.reshape(last.n_groups, -1)[:, 0]
     counted = np.zeros(last.groups.shape[0], dtype=np.int64)
-    counted[np.unique(last.groups, return_index=True)[1]] = np.maximum(told, 1)
+    counted[np.unique(last.groups, return_index=True)[1]] = np.maximum(counts, 1)
     moments = moments_from(task.question, numbers, counted)
     if moments is None:
         return None
-    held, every = told > 0, moments.cells
+    held, every = counts > 0, moments.cells
     cells = Cells(every.counts[held], every.means[held], every.scatters[held])
     return Released(task.members, cells, step=UNIT * len(task.members))

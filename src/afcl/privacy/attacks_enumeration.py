@@ -91,11 +91,11 @@ def _numbers(
     few = 0 < own.units.size <= MOST_COLUMNS
     if release.step or not few or not np.all(own.units > 0):
         return own, None
-    told = ones[:, lattice.yes_no]
-    within = told * (cells.counts[:, None] - told) / cells.counts[:, None]
+    counts = ones[:, lattice.yes_no]
+    within = counts * (cells.counts[:, None] - counts) / cells.counts[:, None]
     weights = lattice.steps()[lattice.yes_no] ** 2
     rest = np.maximum(cells.scatters - within @ weights, 0.0)
-    return own, np.where((told >= 0).all(axis=1), rest, -1.0)
+    return own, np.where((counts >= 0).all(axis=1), rest, -1.0)
 
 
 def _of_numbers(

@@ -38,16 +38,16 @@ class _Private(Protection):
     @classmethod
     def read(cls, family: str, inside: str | None, text: str) -> Level:
         """Return the level with this epsilon and delta."""
-        given = [] if inside is None else inside.split(",")
+        parts = [] if inside is None else inside.split(",")
         named = [
             part.removeprefix(name)
-            for part, name in zip(given, ("epsilon=", "delta="), strict=False)
+            for part, name in zip(parts, ("epsilon=", "delta="), strict=False)
         ]
         try:
             numbers = [float(part) for part in named]
         except ValueError:
             numbers = []
-        if not 1 <= len(given) <= 2 or len(numbers) != len(given):
+        if not 1 <= len(parts) <= 2 or len(numbers) != len(parts):
             raise InputError(
                 f"privacy {text!r}: say how much a row may cost, as in dp(8) or "
                 "dp(8, 1e-6)"
@@ -79,6 +79,8 @@ class ReleasedOnce(_Private):
             rows = as_rows(X).table()
             return synopsis.release(rows, level.epsilon, level.delta, smallest, rng)
 
+        # Paid once: what is computed from a released synopsis is free
+        # (post-processing).
         cost = mu_of(level.epsilon, level.delta)
         return keep(f"synopsis {level} of cells of {smallest} rows", make, cost)
 
@@ -130,6 +132,7 @@ class PerMessage(_Private):
 
         def make() -> Cells:
             draws = view.draws("hello")
+            # Public centres: k-means++ on the rows would have to be paid for.
             return self._cells(view.rows, draws.random((k, d)), draws)
 
         return Hello(n, keep(self._named(f"{k} first cells"), make, self._share()))
@@ -143,20 +146,21 @@ class PerMessage(_Private):
             raise RejectedMessage("this client has spent its epsilon")
         check_plan(payload, view.rows.shape[1], self.params)
         seeds = payload.seeds
+        # By the seeds: who is asked the same again says the same, and pays nothing.
         named = self._named(f"{seeds.shape} {sha256(seeds.tobytes()).hexdigest()}")
         cells = keep(
             named,
             lambda: self._cells(view.rows, seeds, view.draws(named)),
             self._share(),
         )
-        said = client.reply(cells, payload, self.params)
+        reply = client.reply(cells, payload, self.params)
         # The rows themselves could be counted between centres only under noise of its
         # own, and the noisy cells are too coarse for it: zeros confirm no k.
         levels = tuple(
             replace(level, valleys=np.zeros_like(level.valleys))
-            for level in said.levels
+            for level in reply.levels
         )
-        return Update(replace(said, levels=levels)), contact
+        return Update(replace(reply, levels=levels)), contact
 
     def _cells(
         self, rows: Floats, centers: Floats, draws: np.random.Generator
@@ -171,4 +175,5 @@ class PerMessage(_Private):
     def _share(self) -> float:
         """Return what a message costs, every one the same."""
         mu = mu_of(self.level.epsilon, self.level.delta)
+        # Messages add up as the root of their squares; all of them together cost mu.
         return mu / math.sqrt(self.params.contacts)

@@ -13,6 +13,7 @@ from afcl.core.rounding import coarse_cells, squared_steps
 from afcl.core.rows import as_rows
 from afcl.exceptions import InputError
 from afcl.privacy.grouping import group_rows, grouped_cells, without_rare
+from afcl.privacy.ledger import groups_of
 from afcl.privacy.levels import GROUP, Level
 from afcl.privacy.protection import Protection
 
@@ -48,4 +49,4 @@ class Grouped(Protection):
             cells = grouped_cells(rows, group_rows(rows, self.level.group))
             return coarse_cells(cells, squared_steps(rows))
 
-        return keep(f"groups of {self.level.group} rows", make)
+        return keep(groups_of(self.level.group), make)

@@ -63,10 +63,12 @@ def group_rows(X: Floats, smallest: int) -> Ints:
             "rows with missing or infinite values cannot be grouped: drop them"
         )
     standard = _standardised(np.ascontiguousarray(X))  # sums in one order
+    # The work of MDAV grows with the square of the rows.
     if n <= EXACT:
         return microaggregate(standard, smallest)
     labels = np.empty(n, dtype=np.int64)
     groups = 0
+    # At least two groups fit into a part, however large groups are.
     for part in _parts(standard, max(PART, 2 * smallest)):
         inside = microaggregate(standard[part], smallest)
         labels[part] = inside + groups
@@ -95,10 +97,12 @@ def without_rare(X: Floats, smallest: int) -> Floats:
         values, places, counts = np.unique(
             column, return_inverse=True, return_counts=True
         )
+        # Rare is counted at this site: it does not know the others.
         common = values[counts >= smallest]
         rare = column.shape[0] - counts.max() < smallest
         if not common.size or counts.min() >= smallest or not (rare or _few(values)):
             continue
+        # The rows themselves are the caller's.
         if kept is X:
             kept = X.copy()
         nearest = np.abs(values[:, None] - common).argmin(axis=1)
@@ -122,6 +126,7 @@ def _standardised(X: Floats) -> Floats:
     low = X.min(axis=0)
     shifted = X / 2 - low / 2
     span = shifted.max(axis=0)
+    # A span of rounding errors would be blown up to as much as a true column.
     flat = ~(span > np.maximum(np.abs(low) * 1e-15, np.finfo(np.float64).tiny))
     unit = np.where(flat, 0.0, shifted / np.where(flat, 1.0, span))
     deviation = unit.std(axis=0)
@@ -135,6 +140,8 @@ def _parts(X: Floats, largest: int) -> list[Ints]:
     while waiting:
         part = waiting.pop()
         if part.size <= largest:
+            # In the order of the rows, so that labels do not depend on how they were
+            # cut.
             parts.append(np.sort(part))
             continue
         inside = X[part]

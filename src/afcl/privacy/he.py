@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from afcl._typing import Ints
+from afcl.core.cohort_answers import numbers_for
 from afcl.core.messages import payload, refuse_unless
 from afcl.core.params import DefaultParams
 from afcl.core.tasks import (
@@ -103,6 +104,7 @@ def answer(
 ) -> tuple[Part, Held]:
     """Return a member's answer, and what it remembers."""
     check_task(task, sealed, params)
+    # The parameters leave room for so many sums, and a sum that wraps around is no sum.
     refuse_unless(len(task.members) <= ckks.MOST_MEMBERS, "the cohort is too large")
     held = held or Held()
     if task.phase == KEY:
@@ -128,11 +130,13 @@ def _give_key(task: Task, sealed: Sealed, held: Held) -> tuple[Ints, Held]:
     """Make a key pair, or find the one that was made for this cohort."""
     refuse_unless(task.place == 0, "a cohort's first member makes its key")
     name = _name(task)
+    # The same key again: another one would make parts of the others unreadable.
     if held.cohort == name:
         context = _own_context(sealed, held)
         return ckks.pack([ckks.public_key_of(context)]), held
     context = ckks.new_context()
     public = ckks.pack([ckks.public_key_of(context)])
+    # Memory lies in a file: without the site's own secret it opens nothing.
     wrapped = _wrap(sealed.secret, name, ckks.bytes_of(context, secret=True))
     return public, replace(
         held, cohort=name, public=_digest(public), key=ckks.pack([wrapped])
@@ -146,10 +150,11 @@ def _give_part(
     refuse_unless(task.public is not None, "nothing to encrypt under")
     assert task.public is not None
     own = (held.cohort, held.public) == (_name(task), _digest(task.public))
+    # A server that puts in a key of its own could read every part (0027).
     refuse_unless(task.place > 0 or own, "this client has made another key")
     asked = remember(held.asked, task, digest(task), params)
-    own_numbers = sealed.numbers_for(task.question, params.threshold)
-    values = ckks.encrypt(task.public, own_numbers)
+    numbers = numbers_for(task.question, sealed.rows, params.threshold, sealed.known)
+    values = ckks.encrypt(task.public, numbers)
     return values, replace(held, asked=asked)
 
 
@@ -171,16 +176,19 @@ def _open(
         held.cohort == _name(task) and name in (*held.asked.tasks, *held.asked.present),
         "this client holds no key for this sum",
     )
+    # One sum a question: of two, the difference would be somebody's part.
     note = f"{name} {_digest(task.total)}"
     refuse_unless(
         note in held.opened or not any(each.startswith(name) for each in held.opened),
         "another sum was opened for the same question",
     )
-    own = sealed.numbers_for(task.question, threshold)
+    own = numbers_for(task.question, sealed.rows, threshold, sealed.known)
     context = _own_context(sealed, held)
     numbers = ckks.decrypt(context, task.total, own.shape[0])
     if numbers is None or not _may_be_shown(numbers, own, task.question, threshold):
+        # What no sum can be: the server then goes on without this cohort.
         numbers = np.full(own.shape, -1, dtype=np.int64)
+    # Also of what is not shown: it was looked at.
     if note not in held.opened:
         held = replace(held, opened=(*held.opened, note))
     return numbers, held

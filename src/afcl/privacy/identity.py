@@ -24,11 +24,14 @@ from afcl.exceptions import InputError
 KIND = "ecdsa-sha2-"
 #: Longest identity or signature, in characters.
 LONGEST = 300
-#: Hexadecimal digits of a list of members that people compare, and of a group of them.
-#: Half as many bits are needed to find two lists that look alike: 64.
-DIGITS, GROUP = 32, 4
-#: What is signed is for one of these.
-ANNOUNCEMENT, MASK_KEY = "afcl announcement", "afcl mask key"
+#: Hexadecimal digits of a list of members that people compare. Half as many bits are
+#: needed to find two lists that look alike: 64.
+DIGITS = 32
+#: Digits of a group of them, as people read them.
+GROUP = 4
+# What is signed names what it is for: a signature must not serve elsewhere.
+ANNOUNCEMENT = "afcl announcement"
+MASK_KEY = "afcl mask key"
 
 
 def _library() -> Any:

@@ -126,9 +126,9 @@ def lattice_of(
 def ones_of(release: Released, lattice: Lattice) -> Ints:
     """Return how many rows of every cell have a yes, column by column; -1: unknown."""
     cells, box = release.cells, lattice.box
-    told = np.full(cells.means.shape, -1, dtype=np.int64)
+    found_ones = np.full(cells.means.shape, -1, dtype=np.int64)
     if lattice.lowest is None:
-        return told
+        return found_ones
     for column in np.flatnonzero(lattice.yes_no):
         unit, span = lattice.units[column], box.span[column]
         above = box.low[column] + span * cells.means[:, column]
@@ -137,8 +137,8 @@ def ones_of(release: Released, lattice: Lattice) -> Ints:
         whole = np.rint(ones)
         known = (np.abs(ones - whole) <= sway) & (sway < 1 / 2)
         known &= (whole >= 0) & (whole <= cells.counts)
-        told[known, column] = whole[known]
-    return told
+        found_ones[known, column] = whole[known]
+    return found_ones
 
 
 def values_of(lattice: Lattice, column: int, ones: int, size: int) -> Counter[int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,10 +35,16 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """What tells rows again: their name, and fingerprints of them."""
+    """What tells rows again: their name, fingerprints of them, and where they are."""
 
     name: str
     rows: tuple[str, ...] = ()
+    place: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All by which they are known, whatever they are."""
+        return (self.name, self.place) if self.place else (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,13 @@ class Account:
     def shares(self, other: Account) -> bool:
         """Whether both are of the same data: by a name, or by what the rows are."""
         names = set(self.names).isdisjoint(other.names)
+        # By either: renamed rows, or a name whose rows have changed, are not new data.
         return not (names and set(self.rows).isdisjoint(other.rows))
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether anything was told of groups of its rows."""
+        return any(_GROUPS.search(each.purpose) for each in self.released)
 
     @property
     def runs(self) -> set[str]:
@@ -122,7 +135,7 @@ class Ledger:
 
     def account(self, data: DataSet) -> Account:
         """Return what was released of this data, under any name it is known by."""
-        return _found(self._read(), Account((data.name,), data.rows))[0]
+        return _found(self._read(), Account(data.names, data.rows))[0]
 
     def accounts(self) -> Accounts:
         """Return the accounts of all data."""
@@ -161,12 +174,24 @@ class Ledger:
         if self.path is None:
             self._charge(data, Release(purpose, run, mu))
             return
+        # Two processes of one site could both find room for the last release.
         with alone(self.path):
             self._charge(data, Release(purpose, run, mu))
+
+    def check(
+        self, data: DataSet, purpose: str, mu: float = 0.0, run: str = ""
+    ) -> None:
+        """Refuse what :meth:`charge` would refuse; nothing is written down."""
+        self._check(self.account(data), Release(purpose, run, mu))
+
+    def check_groups(self, data: DataSet, size: int) -> None:
+        """Refuse groups of another size than these rows were told in before."""
+        _check_groups(self.account(data), Release(groups_of(size), "a run", 0.0))
 
     def again(self, data: DataSet, purpose: str, mu: float, run: str) -> None:
         """Charge for a release that must be made anew: what it was is lost."""
         times = self.times(data, purpose)
+        # Another purpose: noise drawn anew is a further release, and costs.
         suffix = f"{AGAIN}{times}" if times else ""
         self.charge(data, purpose + suffix, mu, run)
 
@@ -181,8 +206,9 @@ class Ledger:
 
     def _charge(self, data: DataSet, release: Release) -> None:
         accounts = self._read()
-        own = Account((data.name,), data.rows, (release,))
+        own = Account(data.names, data.rows, (release,))
         account, _ = _found(accounts, own)
+        # Told again as it was, it tells nothing new: the same bytes are sent.
         for known in account.released:
             if known.purpose != release.purpose:
                 continue
@@ -192,6 +218,8 @@ class Ledger:
                     "start a new run to release this data in another way"
                 )
             return
+        # Before it is written down, and that before it is sent: a crash in between
+        # spends, and never sends unpaid.
         self._check(account, release)
         self._write(_with(accounts, own))
 
@@ -199,10 +227,13 @@ class Ledger:
         """Refuse what exceeds the budget or the number of runs, or is told already."""
         if release.mu > 0:
             self._check_budget(account, release)
-        elif not release.run:
+            return
+        _check_groups(account, release)
+        if not release.run:
             _check_way(account, release)
         elif self.runs is not None:
             runs = account.runs
+            # Runs that were allowed once stay so, if the owner now allows fewer.
             if len(runs | {release.run}) > max(self.runs, len(runs)):
                 raise Overdrawn(
                     f"these rows were described in {len(runs)} "
@@ -215,6 +246,8 @@ class Ledger:
         if self.budget is None:
             return
         after = self._epsilon([*account.released, release])
+        # Bisection and roots round: a budget that is spent to the digit is not
+        # exceeded.
         if after > self.budget * (1 + SLACK):
             raise Overdrawn(
                 f"this data has spent epsilon {self._epsilon(account.released):.3g} of "
@@ -225,6 +258,8 @@ class Ledger:
 
     def _epsilon(self, releases: Iterable[Release]) -> float:
         costs = [release.mu for release in releases if release.mu]
+        # Composed as Gaussian privacy first: adding epsilons up would overstate the
+        # cost.
         return epsilon_of(compose(costs), self.delta)
 
     def _read(self) -> Accounts:
@@ -262,14 +297,47 @@ def _check_way(account: Account, release: Release) -> None:
 
     No run is counted for it: without this it could be asked for ever.
     """
-    told = [r.purpose for r in account.released if not (r.run or r.mu)]
-    ways = dict.fromkeys(purpose.partition(AGAIN)[0] for purpose in told)
+    purposes = [r.purpose for r in account.released if not (r.run or r.mu)]
+    ways = dict.fromkeys(purpose.partition(AGAIN)[0] for purpose in purposes)
     if ways and release.purpose.partition(AGAIN)[0] not in ways:
         raise Overdrawn(
             f"{next(iter(ways))} were told before, and {release.purpose} would tell "
             "single rows by their differences: ask for the same again, or give public "
             "bounds (--ranges)"
         )
+
+
+#: How a purpose says of which groups it is.
+_GROUPS = re.compile(r"groups of (\d+) rows")
+
+
+def groups_of(size: int) -> str:
+    """Name groups of so many rows, so that a ledger knows their size again."""
+    return f"groups of {size} rows"
+
+
+def _check_groups(account: Account, release: Release) -> None:
+    """Refuse groups of another size than was told, in whatever message and run.
+
+    Groups of five and of six differ by single rows: in two first messages, in two
+    agreements, and in one of each. Extremes of rows are told of no groups, and after
+    groups they are refused; groups after them are a further run, as it is counted.
+    """
+    told: dict[str, str] = {}
+    for each in account.released:
+        found = None if each.mu else _GROUPS.search(each.purpose)
+        if found:
+            told.setdefault(found[1], each.purpose.partition(" (")[0])
+    own = _GROUPS.search(release.purpose)
+    if not told or (own is None and release.run) or (own and own[1] in told):
+        return
+    size, before = next(iter(told.items()))
+    asked = own[0] if own else release.purpose
+    raise Overdrawn(
+        f"{before.partition(AGAIN)[0]} were told before, and {asked} would tell single "
+        f"rows by their differences: ask for groups of {size} again, or for dp"
+        + ("" if release.run else ", or give public bounds (--ranges)")
+    )
 
 
 def _found(accounts: Accounts, about: Account) -> tuple[Account, Accounts]:
@@ -293,6 +361,7 @@ def _read(path: Path) -> Accounts:
     """Return the accounts as they stand in a file."""
     try:
         text = path.read_bytes()
+    # No ledger yet; any other trouble must not read as "nothing was spent".
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -311,6 +380,7 @@ def _parsed(content: Any) -> Accounts:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError("no ledger")
     accounts, version = content.get("accounts"), content.get("version")
+    # What was spent under the first layout stays spent.
     if version == OLDER and isinstance(accounts, dict):
         return tuple(_from_older(rows, each) for rows, each in accounts.items())
     if version != VERSION or not isinstance(accounts, list):

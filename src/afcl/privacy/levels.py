@@ -111,12 +111,14 @@ class Level:
         Masks promise more than a key that one member holds.
         """
         if self.private:
+            # Both have to hold: a smaller epsilon at a larger delta may promise less.
             kept = 0 < other.epsilon <= self.epsilon and other.delta <= self.delta
         elif self.group:
             kept = other.private or other.group >= self.group
         else:
             least = LEVELS[self.family].strictness
             kept = LEVELS[other.family].strictness >= least
+        # Masks need no member to be trusted, so who agrees to a key agrees to them.
         hidden = other.secure and other.scheme in (MASKS, self.scheme)
         return kept and (hidden or not self.secure)
 
@@ -134,6 +136,8 @@ def _parsed(text: str) -> Level:
     scheme = _SECURE.get(parts[0], MASKS)
     secure = parts[0] in _SECURE
     if secure:
+        # The hello is seen one by one: where nobody says how it is protected, groups do
+        # it.
         parts = parts[1:] or [f"grouped({GROUP})"]
     form = _FORM.fullmatch(parts[0])
     if len(parts) != 1 or form is None or form["family"] not in LEVELS:
@@ -182,8 +186,10 @@ def default_level(
     if n_clients < FEWEST_SUMMED:
         why = f"sums over sites take {FEWEST_SUMMED} of them, there "
         return Default(plain, why + ("is 1" if n_clients == 1 else f"are {n_clients}"))
+    # Fixed-point sums need numbers of a known size.
     if scale is None:
         return Default(plain, "sums over sites take a common scale")
+    # The sums are answers to questions after the hello.
     if contacts < 2:
         return Default(plain, "one message a site was asked for")
     if live and find_spec("cryptography") is None:
@@ -196,6 +202,7 @@ def level_for(preset: str, privacy: str | None) -> Level:
     """Return the level a preset runs at, or say which ones there are."""
     families = levels_of(preset)
     if privacy is None:
+        # The registry lists a preset's own level first.
         return Level(families[0])
     level = parse_level(privacy)
     if level.listed_as not in families:

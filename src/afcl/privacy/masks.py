@@ -73,10 +73,6 @@ class Sealed:
     plain: bool = False
     known: SeedSums = field(default_factory=SeedSums, repr=False, compare=False)
 
-    def numbers_for(self, question: Question, threshold: Threshold) -> Ints:
-        """Return its own numbers, before they are masked."""
-        return numbers_for(question, self.rows, threshold, self.known)
-
 
 @payload
 @dataclass(frozen=True, slots=True)
@@ -128,7 +124,11 @@ def mask(
     """
     total = np.zeros(width, dtype=np.uint64)
     for other, key in _pair_keys(secret, place, keys, purpose):
+        # Modulo 2^64 a masked number is uniform: it tells nothing, however large the
+        # sums.
         drawn = Noise(key).words(width).astype(np.uint64)
+        # One of each two adds and the other subtracts, so that all masks cancel in the
+        # sum.
         total = total + drawn if place < other else total - drawn
     return total.view(np.int64)
 
@@ -145,6 +145,8 @@ def _pair_keys(
         try:
             peer = x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(key))
             shared = private.exchange(peer)
+        # Keys of small order give a secret that everybody knows; the library refuses
+        # them.
         except ValueError as error:
             raise RejectedMessage(f"member {other} has no usable key") from error
         pair = f"{min(place, other)} {max(place, other)}"
@@ -152,6 +154,8 @@ def _pair_keys(
             algorithm=hashes.SHA256(),
             length=32,
             salt=None,
+            # Bound to both keys and both places: a stream for one pair is of no use in
+            # another.
             info=f"afcl {purpose} {pair} {sorted((keys[place], key))}".encode(),
         )
         yield other, derive.derive(shared)
@@ -159,10 +163,13 @@ def _pair_keys(
 
 def digest(task: Task) -> str:
     """Return what is the same for all members of a task and for no other task."""
+    # The whole question goes in: asked twice with anything changed, masks differ, and
+    # the difference of two answers stays hidden.
     digest = hashlib.sha256(f"{task.phase} {task.question.kind}".encode())
     digest.update(_cohort(task).encode())
     _add(digest, task.question.partitions, task.question.levels)
     if task.question.opened is not None:
+        # Which groups are open changes what members tell.
         _add_arrays(digest, task.question.opened)
     return digest.hexdigest()
 
@@ -192,6 +199,7 @@ def _add(
 
 def _add_arrays(digest: Any, *arrays: AnyArray) -> None:
     for array in arrays:
+        # Shapes too: the same bytes cut in another way are another question.
         digest.update(f"{array.shape}".encode())
         digest.update(array.tobytes())
 
@@ -200,23 +208,31 @@ def answer(
     task: Task, sealed: Sealed, asked: Asked | None, params: DefaultParams
 ) -> tuple[Part, Asked]:
     """Return a member's masked part of a cohort's sum, and what it remembers."""
+    # Before the rows are touched: a lie must not even cost a pass over them (0027).
     check_task(task, sealed, params)
     asked = asked or Asked()
+    # In a simulation nobody is there to be shown anything.
     if task.question.kind == SUM and not sealed.plain:
         check_evidence(task, sealed, asked, params.threshold)
     remembered = remember(asked, task, digest(task), params)
+    own = numbers_for(task.question, sealed.rows, params.threshold, sealed.known)
+    return sealed_part(task, sealed, own), remembered
+
+
+def sealed_part(task: Task, sealed: Sealed, own: Ints) -> Part:
+    """Return a member's own numbers as they leave: masked, presences with tags."""
     if sealed.plain:
-        own = sealed.numbers_for(task.question, params.threshold)
-        return Part(task.cohort, task.phase, own), remembered
-    values, tags = _masked(task, sealed, params.threshold), None
+        return Part(task.cohort, task.phase, own)
+    values, tags = _masked(task, sealed, own), None
     if task.question.kind == PRESENCE:
+        # Members show each other who holds what: the server adds up, but is not
+        # believed.
         tags = _tags(task, sealed, np.tile(values, (len(task.keys), 1)), task.place)
-    return Part(task.cohort, task.phase, values, tags), remembered
+    return Part(task.cohort, task.phase, values, tags)
 
 
-def _masked(task: Task, sealed: Sealed, threshold: Threshold) -> Ints:
+def _masked(task: Task, sealed: Sealed, own: Ints) -> Ints:
     """Return a member's own numbers under its masks."""
-    own = sealed.numbers_for(task.question, threshold)
     hidden = mask(sealed.secret, task.place, task.keys, digest(task), own.shape[0])
     return (own.view(np.uint64) + hidden.view(np.uint64)).view(np.int64)
 
@@ -228,11 +244,14 @@ def _tags(task: Task, sealed: Sealed, values: Ints, sender: int | None = None) -
     them know the key.
     """
     tags = np.zeros((len(task.keys), 2), dtype=np.int64)
+    # Another stream than the masks': a tag must not tell a mask.
     purpose = f"tag {digest(task)}"
     for other, key in _pair_keys(sealed.secret, task.place, task.keys, purpose):
         who = other if sender is None else sender
-        said = f"{who} ".encode() + values[other].tobytes()
-        tags[other] = np.frombuffer(hmac.digest(key, said, "sha256")[:16], dtype="<i8")
+        message = f"{who} ".encode() + values[other].tobytes()
+        tags[other] = np.frombuffer(
+            hmac.digest(key, message, "sha256")[:16], dtype="<i8"
+        )
     return tags
 
 
@@ -253,6 +272,8 @@ def check_evidence(
     assert evidence is not None
     *coarser, last = question.partitions
     check_numbers(evidence.groups, last.groups.shape[0])
+    # Sums may be of joined groups; who holds rows was asked of the groups before
+    # joining.
     asked_for = SeedPartition(last.seeds, last.parents, evidence.groups)
     about = Question(PRESENCE, (*coarser, asked_for))
     before = replace(task, phase=PRESENCE, question=about, evidence=None)
@@ -261,12 +282,16 @@ def check_evidence(
     )
     check_numbers(evidence.parts, about.width, len(task.members))
     check_numbers(evidence.tags, 2, len(task.members))
-    own = _masked(before, sealed, threshold)
+    numbers = numbers_for(about, sealed.rows, threshold, sealed.known)
+    # Masked once more: the same question has the same masks, so this must be what was
+    # said.
+    own = _masked(before, sealed, numbers)
     refuse_unless(
         np.array_equal(evidence.parts[task.place], own)
         and np.array_equal(_tags(before, sealed, evidence.parts), evidence.tags),
         "who holds these groups was changed on the way",
     )
+    # The member adds up itself: masks cancel in front of it as they do at the server.
     total = evidence.parts.view(np.uint64).sum(axis=0, dtype=np.uint64)
     enough = threshold.opened(total.view(np.int64))
     refuse_unless(
@@ -326,6 +351,8 @@ def remember(asked: Asked, task: Task, name: str, params: DefaultParams) -> Aske
     that were never read, because a member was lost, may be asked anew of the others.
     """
     present = task.question.kind == PRESENCE
+    # The same question again has the same masks, hence the same bytes: it tells nothing
+    # new.
     if name in (asked.present if present else asked.tasks):
         return asked
     most = MOST_PRESENT if present else params.passes + 1
@@ -333,8 +360,11 @@ def remember(asked: Asked, task: Task, name: str, params: DefaultParams) -> Aske
         raise RejectedMessage("this client has been asked for too many different sums")
     partitions, cohort = task.question.partitions, _cohort(task)
     coarsest = len(partitions) == 1
+    # Only if nobody can have read the sums that were given: their masks never
+    # cancelled.
     anew = coarsest and asked.unread not in ("", cohort)
     inside = not partitions or _nesting(partitions[:-1]) == asked.nesting
+    # The difference of two sums must be a sum of groups that were shown anyway (0025).
     if asked.nesting and not (inside or anew):
         raise RejectedMessage("groups do not lie inside those that were summed before")
     if present:

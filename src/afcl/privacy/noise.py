@@ -44,6 +44,8 @@ class Noise:
         from scipy.special import ndtri
 
         words = self.words(math.prod(shape))
+        # By the inverse in the lower tail, where floats are dense: common samplers have
+        # holes that tell rows from each other (Mironov 2012).
         tail = ndtri(((words >> np.uint64(12)) + 0.5) * 2.0**-53)
         signed: Floats = np.where(words & np.uint64(1), -tail, tail)
         return signed.reshape(shape)
@@ -69,4 +71,5 @@ def _encryptor(key: bytes) -> Any:
             "differential privacy needs the package cryptography: "
             "pip install 'afcl[privacy]'"
         ) from None
+    # No nonce: a key is used for one stream only.
     return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()

@@ -93,6 +93,7 @@ class _Look:
 
     def alive(self) -> Bools:
         """Return which cells hold more than the noise can make up."""
+        # An empty cell that noise makes look full would put rows where nobody has any.
         found: Bools = self.counts > max(DEAD * self.deviation, 0.5)
         return found
 
@@ -119,16 +120,21 @@ def release(
     """
     _check_rows(X, smallest)
     n, d = X.shape
+    # Looks add up as the root of their squares do (Dong, Roth and Su 2022).
     mu = mu_of(epsilon, delta) / math.sqrt(LOOKS)
+    # One row outside the box could move a sum by more than the noise covers.
     rows = np.clip(X, 0.0, 1.0)
     noise = Noise(rng.bytes(KEY))
+    # So many that a cell's rows stand out of its noise: with little mu, few cells.
     wanted = n * min(mu, MOST_MU) / ROWS_PER_CELL
     k = int(np.clip(wanted, LEAST_CELLS, MOST_CELLS))
+    # Not from the rows: where the first centres lie must not tell anything.
     centers = noise.uniform((k, d))
     reaches = np.full(k, _reach(d))
     for _ in range(LOOKS - 1):
         centers = _moved(_look(rows, centers, reaches, mu, noise, False), noise)
         reaches = _reaches(centers)
+    # Squares only once: every kind of sum costs a share of the noise.
     return _cells(_look(rows, centers, reaches, mu, noise, True), n, smallest)
 
 
@@ -158,6 +164,8 @@ def noisy_cells(
     _check_rows(X, smallest)
     if not (mu > 0 and math.isfinite(mu)):
         raise InputError(f"mu is {mu}: it must be finite and above 0")
+    # Centres are a stranger's: the promise holds wherever they lie, reaches must stay
+    # small.
     rows, centers = np.clip(X, 0.0, 1.0), np.clip(centers, 0.0, 1.0)
     noise = Noise(rng.bytes(KEY))
     look = _look(rows, centers, _reaches(centers), mu, noise, True)
@@ -190,8 +198,12 @@ def _look(
 ) -> _Look:
     """Measure the cells around the centres, mu-GDP; see the head of this module."""
     k, d = centers.shape
+    # A row moves each of two or three kinds of sums by S of its kind: all by the root
+    # of that.
     deviation = math.sqrt(3 if with_squares else 2) / mu
     labels, _ = assign(rows, centers)
+    # Multiples of the grid, added exactly: last bits of floats could tell rows apart
+    # (Mironov 2012).
     counts, shifts, squares = _parts(rows, labels, centers, reaches)
     counts = counts + _on_grid(deviation * noise.normal((k,)))
     shifts = shifts + _on_grid(deviation * reaches[:, None] * noise.normal((k, d)))
@@ -211,6 +223,7 @@ def _parts(
     reach = reaches[labels]
     # A hair less than S, so that no rounding of the quotient can exceed it.
     kept = np.minimum(1.0, reach / np.where(length > 0, length, 1.0)) * (1 - 2.0**-40)
+    # Towards zero: rounding up could make a part longer than S.
     cut = np.trunc(away * kept[:, None] / GRID)
     square = np.floor(np.minimum(length, reach) ** 2 * (1 - 2.0**-40) / GRID)
     ones = np.ones(rows.shape[0])
@@ -236,6 +249,7 @@ def _reaches(centers: Floats) -> Floats:
     """S of every cell, from how far away the next centre is."""
     k, d = centers.shape
     gaps = squared_distances(centers, centers)
+    # Every centre is at distance 0 from itself.
     gaps[np.arange(k), np.arange(k)] = np.inf
     least = LEAST_REACH_PER_ROOT * math.sqrt(d)
     wanted = REACH_TO_NEXT * np.sqrt(gaps.min(axis=1))
@@ -251,9 +265,11 @@ def _moved(look: _Look, noise: Noise) -> Floats:
     d = look.centers.shape[1]
     centers = look.centers.copy()
     centers[alive] = _means(look, alive)
+    # A centre that nothing is near to would be looked at again for nothing.
     dead = np.setdiff1d(np.arange(centers.shape[0]), alive)
     heavy = np.cumsum(look.counts[alive])
     drawn = np.searchsorted(heavy, noise.uniform((dead.size,)) * heavy[-1], "right")
+    # Where many rows are: that is where one cell most likely mixes several.
     beside = alive[np.minimum(drawn, alive.size - 1)]
     spread = BESIDE * noise.normal((dead.size, d))
     centers[dead] = np.clip(centers[beside] + spread, 0.0, 1.0)
@@ -297,8 +313,10 @@ def _cells(look: _Look, n: int, smallest: int) -> Cells:
     """Return the living cells as a message: n rows in all, none of too few."""
     cells = np.flatnonzero(look.alive())
     if not cells.size:
+        # A message without any cell would be refused: one stands for all rows.
         cells = np.array([int(look.counts.argmax())])
     means = _means(look, cells)
+    # The number of rows is public: the site has announced it.
     counts = _whole(np.maximum(look.counts[cells], 1.0), n)
     scatters = counts * _variances(look, cells, means)
     held = counts > 0
@@ -309,6 +327,7 @@ def _whole(weights: Floats, n: int) -> Ints:
     """Return whole numbers near the weights' shares of n that sum up to it."""
     shares = weights / weights.sum() * n
     counts: Ints = np.floor(shares).astype(np.int64)
+    # The largest remainders first, so that nothing is lost and nothing drawn.
     order = np.argsort(counts - shares, kind="stable")
     counts[order[: n - int(counts.sum())]] += 1
     return counts

@@ -14,9 +14,12 @@ from afcl.report.tables import folded_table
 
 #: Answers that are drawn; older ones are in the table.
 SHOWN = 12
-WIDTH, HEIGHT = 640.0, 240.0
-#: Room above for the numbers, and beside.
-TOP, SIDE = 26.0, 16.0
+WIDTH = 640.0
+HEIGHT = 240.0
+#: Room above for the numbers,
+TOP = 26.0
+#: and on either side.
+SIDE = 16.0
 #: Share of a column's room that its bar takes.
 BAR = 0.45
 #: Lowest bar that holds a name.

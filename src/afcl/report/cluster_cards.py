@@ -24,10 +24,14 @@ from afcl.report.svg import (
 
 #: Cards that are shown at once; the others are folded away.
 SHOWN = 12
-#: Height of a column's strip, and where its line is.
-STRIP, LINE = 52.0, 34.0
-#: Characters of a column's name, and of a value, above its strip.
-NAME, VALUE = 20, 22
+#: Height of a column's strip.
+STRIP = 52.0
+#: Where its line is.
+LINE = 34.0
+#: Characters of a column's name above its strip.
+NAME = 20
+#: Characters of a value above it.
+VALUE = 22
 
 
 def cards_of(run: RunFolder) -> Html | None:
@@ -64,7 +68,9 @@ def _card(run: RunFolder, profile: ClusterProfile) -> Html:
         _strips(run, profile),
         tag("p", profile.apart_words()) if profile.apart_words() else None,
         tag("p", profile.rule_words()) if profile.rule_words() else None,
-        tag("dl", [tag("div", tag("dt", n), tag("dd", v)) for n, v in _facts(profile)]),
+        tag(
+            "dl", [tag("div", tag("dt", n), tag("dd", v)) for n, v in _details(profile)]
+        ),
         note(sites) if sites else None,
         class_="card",
         aria_label=f"Cluster {profile.cluster}",
@@ -77,7 +83,7 @@ def _unknown_sites(run: RunFolder) -> str:
     return "Which sites hold it is not known here: labels stay with them."
 
 
-def _facts(profile: ClusterProfile) -> list[tuple[str, str]]:
+def _details(profile: ClusterProfile) -> list[tuple[str, str]]:
     """Return the figures of a card: name and value."""
     found = []
     if profile.nearest is not None:
@@ -128,15 +134,15 @@ def _strip(
         profile.value(j, profile.center[j]),
         profile.value(j, profile.others[j]),
     )
-    said = f"{here} ± {spread}" if spread else here
+    value = f"{here} ± {spread}" if spread else here
     tip = (
-        f"{name}: {said}, the others {there}; {percent(profile.shares[j])} of what "
+        f"{name}: {value}, the others {there}; {percent(profile.shares[j])} of what "
         "sets the cluster apart"
     )
     y, at = top + LINE, x(profile.center[j])
     parts: list[object] = [
         text([shortened(name, NAME), tag("title", name)], 10.0, top + 18, "tick"),
-        text(shortened(said, VALUE), WIDTH - 10, top + 18, "end label"),
+        text(shortened(value, VALUE), WIDTH - 10, top + 18, "end label"),
         tag("line", x1=x.start, x2=x.stop, y1=y, y2=y, class_="axis"),
     ]
     if spread:

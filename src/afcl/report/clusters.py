@@ -22,7 +22,8 @@ from afcl.report.markup import (
     tag,
 )
 from afcl.report.profile_facts import written
-from afcl.report.run_folder import MEMBER, RunFolder, SiteSummary
+from afcl.report.run_folder import MEMBER, RunFolder
+from afcl.report.site_facts import SiteSummary
 from afcl.report.svg import (
     WIDTH,
     Scale,
@@ -71,8 +72,10 @@ def _so_far(run: RunFolder) -> list[Html]:
     """Return the clusters of a run that goes on, as the server last told them."""
     if not run.sizes:
         return [note("Clusters are told when the server has heard enough.")]
-    said = "So the clusters stand; numbers, sizes and centres may change until the end."
-    shown = [note(said), cards("pair", _sizes(run))]
+    caption = (
+        "So the clusters stand; numbers, sizes and centres may change until the end."
+    )
+    shown = [note(caption), cards("pair", _sizes(run))]
     return [*shown, _profile(run)] if run.centers is not None else shown
 
 
@@ -110,6 +113,7 @@ def _profile(run: RunFolder) -> Html:
     head += [tag("th", swatch(c), scope="col") for c in range(k)]
     rows = [_stabilities(run)] if run.trust and run.trust.stabilities else []
     rows += [_silhouettes(run)] if run.profiles else []
+    rows += [_times(name, where) for name, where in run.times.items()]
     for j in order.tolist():
         cells = [
             _cell(run, c, j, float(middle[j]), float(away[c, j]), most)
@@ -130,6 +134,11 @@ def _profile(run: RunFolder) -> Html:
         )
     if run.categories:
         legend += " Of a category it is the share of rows that have this level."
+    if run.times:
+        legend += (
+            " Of a part of a date that goes round it is the mean time, and how far the "
+            "rows agree on it; cos and sin are its place on the circle."
+        )
     if run.profiles:
         legend += (
             " Behind ± stands how far its rows spread around it; silhouette: how much "
@@ -160,22 +169,28 @@ def _stabilities(run: RunFolder) -> Html:
     assert run.trust is not None
     weak, cells = run.trust.unstable, []
     for c, part in enumerate(run.trust.stabilities):
-        said = percent(part)
-        tip = f"Cluster {c}: on average {said} of it comes back in resamples"
+        share = percent(part)
+        tip = f"Cluster {c}: on average {share} of it comes back in resamples"
         sign = tag("span", "!", class_="sign") if c in weak else None
         class_ = "mark weak" if c in weak else "mark"
-        cells.append(tag("td", sign, said, class_=class_, data_tip=tip))
+        cells.append(tag("td", sign, share, class_=class_, data_tip=tip))
     name = tag("th", "comes back", scope="row")
     return tag("tr", name, tag("td"), cells, class_="stability")
+
+
+def _times(name: str, where: tuple[str, ...]) -> Html:
+    """Return the row that says at which time of a year, week or day clusters are."""
+    cells = [tag("td", each, class_="mark") for each in where]
+    return tag("tr", tag("th", name, scope="row"), tag("td"), cells)
 
 
 def _silhouettes(run: RunFolder) -> Html:
     """Return the row that says how well every cluster is parted from the next."""
     cells = []
     for each in run.profiles:
-        said = number(each.silhouette, 2)
-        tip = f"Cluster {each.cluster}, silhouette {said}: {each.separation_words()}"
-        cells.append(tag("td", said, class_="mark", data_tip=tip))
+        mean = number(each.silhouette, 2)
+        tip = f"Cluster {each.cluster}, silhouette {mean}: {each.separation_words()}"
+        cells.append(tag("td", mean, class_="mark", data_tip=tip))
     whole = run.scores.get("silhouette")
     all_rows = tag("td", "" if whole is None else number(whole, 2))
     name = tag("th", "silhouette", scope="row")

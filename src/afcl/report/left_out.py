@@ -7,9 +7,12 @@ from typing import Any
 
 from afcl.report.markup import Html, section, tag
 from afcl.report.run_folder import RunFolder
+from afcl.report.tables import folded_table
 
 #: Lines that are shown; the others are counted.
 MOST = 12
+#: Sites in the table of gaps.
+SITES = 30
 #: What is done with rows that have gaps.
 GAPS = {
     "drop": "Rows with gaps were left out, as asked for.",
@@ -22,7 +25,7 @@ GAPS = {
 def left_out_section(run: RunFolder) -> Html | None:
     """Return the part of the page on it; None where nothing was left out."""
     lines = left_out(run)
-    if not run.done or not lines:
+    if not run.done or not (lines or any(site.gaps for site in run.sites)):
         return None
     shown = lines[:MOST]
     if len(lines) > MOST:
@@ -32,7 +35,28 @@ def left_out_section(run: RunFolder) -> Html | None:
         "left-out",
         "Dropped or left out",
         tag("ul", [tag("li", line) for line in shown], class_="cautions"),
+        _gaps(run),
     )
+
+
+def _gaps(run: RunFolder) -> Html | None:
+    """Return the table of cells without a value: of which column, at which site."""
+    sites = [site for site in run.sites if site.gaps][:SITES]
+    if not sites:
+        return None
+    columns = dict.fromkeys(name for site in sites for name in site.gaps)
+    rows = [
+        [name, *(_cells(site.gaps.get(name)) for site in sites)] for name in columns
+    ]
+    head = ["column", *(site.name for site in sites)]
+    return folded_table(head, rows, "Cells without a value, and how many were filled")
+
+
+def _cells(both: tuple[int, int] | None) -> str:
+    if both is None:
+        return ""
+    cells, filled = both
+    return f"{cells:,}, {filled:,} filled" if filled else f"{cells:,}"
 
 
 def left_out(run: RunFolder) -> list[str]:

@@ -24,6 +24,23 @@ def categories_of(result: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def times_of(result: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return, for parts of dates that go round, where the centre of every cluster is.
+
+    Examples
+    --------
+    >>> seen = {"name": "seen", "levels": ["month"], "parts": True}
+    >>> times_of({"features": [seen | {"centers": {"month": ["May (90%)"]}}]})
+    {'seen month': ('May (90%)',)}
+    """
+    return {
+        f"{feature['name']} {part}": tuple(map(str, where))
+        for feature in result.get("features") or ()
+        if feature.get("parts")
+        for part, where in (feature.get("centers") or {}).items()
+    }
+
+
 def n_columns(columns: Sequence[str], categories: Mapping[str, str]) -> int:
     """Return how many columns the files have: a category is one.
 

@@ -238,8 +238,8 @@ def _caption(middles: Floats | None, ways: list[Floats]) -> str:
     return text[0].upper() + text[1:]
 
 
-def _caption_of_cells(facts: ShapeFacts) -> str:
-    if facts.rows is None:
+def _caption_of_cells(shape: ShapeFacts) -> str:
+    if shape.rows is None:
         return (
             "Small marks are the places by which rows are labelled; every cluster is "
             "numbered once."
@@ -248,22 +248,22 @@ def _caption_of_cells(facts: ShapeFacts) -> str:
         "Small marks are the cells, bigger for more rows; every cluster is numbered "
         "once."
     )
-    if facts.sparse is not None and facts.sparse.any():
+    if shape.sparse is not None and shape.sparse.any():
         text += (
-            f" Hollow ones, {int(facts.sparse.sum())}, are much sparser than their "
+            f" Hollow ones, {int(shape.sparse.sum())}, are much sparser than their "
             "clusters: rows there may be outliers."
         )
     return text
 
 
-def _cells(facts: ShapeFacts, points: Floats, x: Scale, y: Scale) -> Html:
+def _cells(drawn: ShapeFacts, points: Floats, x: Scale, y: Scale) -> Html:
     """Draw cells, or places, by cluster; the numbers stand on top of them."""
-    rows, sparse = facts.rows, facts.sparse
+    rows, sparse = drawn.rows, drawn.sparse
     most = 1 if rows is None else int(rows.max())
     discs: list[object] = []
     for i, (a, b) in enumerate(points.tolist()):
-        c, r = int(facts.clusters[i]), 4.0
-        tip = f"A {facts.noun} of cluster {c}"
+        c, r = int(drawn.clusters[i]), 4.0
+        tip = f"A {drawn.noun} of cluster {c}"
         if rows is not None:
             r = 3.0 + 5.0 * (int(rows[i]) / most) ** 0.5
             tip += f": {count(int(rows[i]), 'row')}"
@@ -271,15 +271,15 @@ def _cells(facts: ShapeFacts, points: Floats, x: Scale, y: Scale) -> Html:
         if sparse is not None and sparse[i]:
             kind, tip = f"cell sparse stroke {colour(c)}", f"{tip}, sparse"
         discs.append(mark("path", tip, kind, d=shape(c, x(a), y(b), r)))
-    for i in facts.leading():
-        c, (a, b) = int(facts.clusters[i]), points[i].tolist()
+    for i in drawn.leading():
+        c, (a, b) = int(drawn.clusters[i]), points[i].tolist()
         at = {"cx": x(a), "cy": y(b), "r": 10.0}
         discs.append(mark("circle", f"Cluster {c}", f"center fill {colour(c)}", **at))
         over = hatch(c)
         if over is not None:
             discs.append(tag("circle", fill=over, class_="bar-hatch", **at))
         discs.append(cluster_number(c, x(a), y(b) + 4))
-    return marks(discs, label=f"{facts.noun}s")
+    return marks(discs, label=f"{drawn.noun}s")
 
 
 def _rows(points: Floats, labels: Ints, x: Scale, y: Scale) -> Html:

@@ -120,14 +120,14 @@ def _made_with(run: RunFolder) -> str:
 
 def _when_and_how(run: RunFolder) -> Html | None:
     """Return the day of the run and what was typed."""
-    said: list[object] = []
+    parts: list[object] = []
     began = run.history.began
     if began is not None:
         day = datetime.fromtimestamp(began, tz=UTC).strftime("%Y-%m-%d %H:%M")
-        said.append(f"Run of {day} UTC")
+        parts.append(f"Run of {day} UTC")
     if run.command:
-        said += [", " if said else "", tag("code", run.command)]
-    return tag("p", *said, class_="made") if said else None
+        parts += [", " if parts else "", tag("code", run.command)]
+    return tag("p", *parts, class_="made") if parts else None
 
 
 def page(

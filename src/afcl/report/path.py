@@ -79,9 +79,9 @@ def _believable(run: RunFolder) -> tuple[int, ...]:
 
 
 def _level_name(run: RunFolder, k: int) -> str:
-    said = ["chosen"] if k == run.n_clusters else []
-    said += ["believable"] if k in _believable(run) else []
-    return f"{k} ({', '.join(said)})" if said else str(k)
+    marks = ["chosen"] if k == run.n_clusters else []
+    marks += ["believable"] if k in _believable(run) else []
+    return f"{k} ({', '.join(marks)})" if marks else str(k)
 
 
 def _legend(run: RunFolder) -> Html | None:
@@ -89,8 +89,8 @@ def _legend(run: RunFolder) -> Html | None:
     entries = []
     if run.n_clusters in levels_drawn(run):
         ring = tag("circle", cx=10, cy=10, r=7.0, class_="ring")
-        said = "the k that was chosen" if run.done else "the best k so far"
-        entries.append((ring, said))
+        ring_meaning = "the k that was chosen" if run.done else "the best k so far"
+        entries.append((ring, ring_meaning))
     if _believable(run):
         entries.append((_tick(10.0, 15.0), "a believable k: its clusters come back"))
     spans = [

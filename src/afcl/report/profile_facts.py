@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +14,16 @@ from afcl.report.markup import count, number
 
 #: Columns that are named: until they have so much of what parts a cluster from others,
 ENOUGH = 0.8
-#: but no more than so many, and none that has less than this.
-MOST, LEAST = 3, 0.05
+#: but no more than so many,
+MOST = 3
+#: and none that has less than this.
+LEAST = 0.05
 #: A column in which the others are less than so many spreads away sets nothing apart.
 NOTICED = 0.5
-#: Centres so many spreads apart, both added, hardly overlap; from here on they touch.
-CLEAR, TOUCHING = 2.0, 1.0
+#: Centres so many spreads apart, both added, hardly overlap;
+CLEAR = 2.0
+#: from here on they touch.
+TOUCHING = 1.0
 
 
 @dataclass(frozen=True)
@@ -109,15 +114,17 @@ class ClusterProfile:
     @property
     def in_words(self) -> str:
         """Why it is a cluster, in a few sentences."""
-        said = [self.apart_words(), self.rule_words(), self.sites_words()]
+        sentences = [self.apart_words(), self.rule_words(), self.sites_words()]
         many = count(self.rows, "row")
-        return " ".join([f"{many}, {percent(self.part)} of all.", *filter(None, said)])
+        return " ".join(
+            [f"{many}, {percent(self.part)} of all.", *filter(None, sentences)]
+        )
 
     def apart_words(self) -> str:
         """Say which columns set it apart."""
-        told = [self._column_words(j) for j in self.telling]
-        if told or not any(self.shares):
-            return f"Set apart by {_listed(told)}." if told else ""
+        columns = [self._column_words(j) for j in self.telling]
+        if columns or not any(self.shares):
+            return f"Set apart by {_listed(columns)}." if columns else ""
         return "No column by itself sets it apart."
 
     def _column_words(self, j: int) -> str:
@@ -141,8 +148,8 @@ class ClusterProfile:
         """The rule's conditions, as text; "" where there is none."""
         if self.rule is None:
             return ""
-        said = [self._condition(*each) for each in self.rule.conditions]
-        return " and ".join(said)
+        conditions = [self._condition(*each) for each in self.rule.conditions]
+        return " and ".join(conditions)
 
     def _condition(self, column: str, at_least: bool, value: float) -> str:
         if column in self.categories:
@@ -152,7 +159,7 @@ class ClusterProfile:
         levels = self.orders.get(column)
         if levels:
             # Ranks are whole numbers: from the next one on, or up to the one before.
-            first = min(max(int(-(-value // 1)), 0), len(levels) - 1)
+            first = min(max(math.ceil(value), 0), len(levels) - 1)
             if at_least:
                 return f"{column} at least {levels[first]}"
             return f"{column} below {levels[first]}"

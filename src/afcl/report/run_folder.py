@@ -18,10 +18,11 @@ from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
 from afcl.registry import OF_CONNECTED
 from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR, reaches
-from afcl.report.levels import categories_of
+from afcl.report.levels import categories_of, times_of
 from afcl.report.past_answers import AnswerSummary, answers_of
 from afcl.report.profile_facts import ClusterProfile, orders_of, profiles_of
 from afcl.report.shape_facts import ShapeFacts, shape_of
+from afcl.report.site_facts import SiteSummary, sites_of
 from afcl.trace import Event, RunHistory, ServerStep, history_of, read_trace
 
 #: The answer; it is written last.
@@ -49,23 +50,6 @@ MEMBER = "site"
 FIRST_LINE = 100_000
 #: How far rounding may push a share out of 0 to 1.
 ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class SiteSummary:
-    """One site in the result.
-
-    `sizes` are its rows in every cluster, if known; `members` fingerprints of whom it
-    was summed with, which only the site itself knows.
-    """
-
-    name: str
-    rows: int
-    messages: int = 0
-    bytes: int = 0
-    sizes: tuple[int, ...] | None = None
-    members: tuple[str, ...] = ()
-    set_aside: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,8 +128,9 @@ class RunFolder:
         As in ``result.json``; of suspicions the texts.
     shape
         Where the clusters are, if they need not be round.
-    orders
-        Levels of the columns whose centres are mean ranks of these.
+    orders, times
+        Levels of the columns whose centres are mean ranks of these; and, for parts of
+        dates that go round, where every centre is.
     profiles
         Why every cluster is one; empty where that is not known.
     low, span
@@ -183,6 +168,7 @@ class RunFolder:
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     orders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    times: dict[str, tuple[str, ...]] = field(default_factory=dict)
     profiles: tuple[ClusterProfile, ...] = ()
     low: Floats | None = None
     span: Floats | None = None
@@ -372,7 +358,7 @@ def _finished(
             "trust": _trust(result),
             "shape": shape_of(result),
             "categories": categories_of(result),
-            "sites": _sites(result),
+            "sites": sites_of(result),
             "rounds": result.get("rounds"),
             "note": str(result.get("note") or ""),
             "answers": answers_of(result.get("history") or ()),
@@ -381,6 +367,7 @@ def _finished(
             "data_notes": tuple(map(str, result.get("data_notes") or ())),
             "versions": dict(result.get("versions") or {}),
             "orders": orders_of(result),
+            "times": times_of(result),
             "profiles": profiles_of(result),
             "low": _array(scale.get("low"), history.low),
             "span": _array(scale.get("span"), history.span),
@@ -429,21 +416,3 @@ def _share(value: Any) -> float:
     if not -ROUNDING <= share <= 1 + ROUNDING:
         raise ValueError(f"share {share}")
     return min(max(share, 0.0), 1.0)
-
-
-def _sites(result: dict[str, Any]) -> tuple[SiteSummary, ...]:
-    sites = result.get("sites")
-    if sites is None and "site" in result:
-        sites = [result["site"]]
-    return tuple(
-        SiteSummary(
-            str(site["name"]),
-            int(site["rows"]),
-            int(site.get("messages", 0)),
-            int(site.get("bytes", 0)),
-            None if site.get("sizes") is None else tuple(map(int, site["sizes"])),
-            tuple(map(str, site.get("members", ()))),
-            int(site.get("set_aside", 0)),
-        )
-        for site in sites or ()
-    )

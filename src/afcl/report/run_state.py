@@ -60,13 +60,13 @@ def _waiting(run: RunFolder) -> str:
 
 def _running(run: RunFolder, now: float) -> RunState:
     history = run.history
-    heard = now if history.progress_at is None else history.progress_at
+    last_progress = now if history.progress_at is None else history.progress_at
     asked = [
         (site.heard_at if site.heard_at is not None else site.asked_at, site.name)
         for site in history.sites.values()
         if site.asked_at is not None and not site.gone
     ]
-    silent = now - heard
+    silent = now - last_progress
     if silent < STALL:
         return RunState(RUNNING, _how_far(run))
     if asked:

@@ -59,14 +59,14 @@ class ShapeFacts:
 def shape_of(result: Mapping[str, Any]) -> ShapeFacts | None:
     """Return it, None where clusters are round."""
     shape = result.get("shape") or {}
-    told = result.get("cells") or result.get("places")
-    if shape.get("name") != CONNECTED or told is None:
+    places = result.get("cells") or result.get("places")
+    if shape.get("name") != CONNECTED or places is None:
         return None
-    rows, sparse = told.get("rows"), told.get("sparse")
+    rows, sparse = places.get("rows"), places.get("sparse")
     return ShapeFacts(
         str(shape.get("reason") or ""),
-        np.array(told["points"], dtype=float),
-        np.array(told["clusters"], dtype=np.int64),
+        np.array(places["points"], dtype=float),
+        np.array(places["clusters"], dtype=np.int64),
         None if rows is None else np.array(rows, dtype=np.int64),
         None if sparse is None else np.array(sparse, dtype=np.bool_),
     )

@@ -85,13 +85,13 @@ def _answers(run: RunFolder, trust: TrustFacts) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     k = run.n_clusters or 0
     if trust.verdict:
-        said = verdict_words(trust.verdict, trust.gain, k)
-        found.append(("Are there clusters at all?", SHORT[trust.verdict] + said))
+        answer = verdict_words(trust.verdict, trust.gain, k)
+        found.append(("Are there clusters at all?", SHORT[trust.verdict] + answer))
     if trust.confidence is not None and not is_given(run):
-        said = confidence_words(
+        answer = confidence_words(
             trust.confidence, k, reliance_on(run), dict(trust.shares), others=0
         )
-        found.append(("Would the same number come out again?", said))
+        found.append(("Would the same number come out again?", answer))
     if len(trust.stabilities) > 1:
         found.append(("Would the clusters be the same?", _same(trust)))
     others = [other for other in trust.levels if other != k]
@@ -122,18 +122,18 @@ def _levels(run: RunFolder, levels: Sequence[int]) -> Html:
 
 def _beside(run: RunFolder, trust: TrustFacts) -> Html | None:
     """Return the bars, and the terms explained to somebody who is no statistician."""
-    said = []
+    sentences = []
     if trust.verdict == CLUSTERS and trust.gain is not None:
-        said.append(
+        sentences.append(
             "Nats measure how well a row is explained, less a price for every cluster. "
             "Rows without clusters may gain a little too; that is allowed for."
         )
     if (trust.confidence is not None and not is_given(run)) or trust.stabilities:
-        said.append(
+        sentences.append(
             "A resample draws anew from what the sites told, and clusters are looked "
             "for again; what rests on chance seldom comes back."
         )
-    return join(_bars(run, trust), note(" ".join(said))) if said else None
+    return join(_bars(run, trust), note(" ".join(sentences))) if sentences else None
 
 
 # ------------------------------------------------------------------ bars

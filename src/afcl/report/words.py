@@ -120,8 +120,8 @@ def how_sure(run: RunFolder) -> list[str]:
         return []
     value = run.scores.get(run.criterion)
     if k == 1 or value is None:
-        said = _without_index(run)
-        return [] if is_known and said != GIVEN else [said]
+        sentence = _without_index(run)
+        return [] if is_known and sentence != GIVEN else [sentence]
     name = index_name(run.criterion)
     sentences = [_against(run, f"{name} {number(value)} at k = {k}", value)]
     if run.shape is not None:
@@ -232,8 +232,8 @@ def tiles(run: RunFolder) -> list[tuple[str, str]]:
 
 def privacy(run: RunFolder) -> tuple[str, str]:
     """Return the run's privacy level and what it means."""
-    told = run.parameters.get("privacy") or run.history.parameters.get("privacy")
-    level = str(told or "")
+    written = run.parameters.get("privacy") or run.history.parameters.get("privacy")
+    level = str(written or "")
     if not level and not run.done:
         return "not known yet", "The level is written down with the result."
     if not level:

@@ -187,6 +187,7 @@ def check_ranges(payload: Any, extremes: bool, quantiles: bool = False) -> Range
             f"a {type(payload).__name__} does not answer the agreement"
         )
     width = (payload.n_features if extremes else 0,)
+    # Shapes first: the sums over sites take them for granted.
     if payload.n_rows < 0 or payload.low.shape != width or payload.high.shape != width:
         raise RejectedMessage("ranges do not fit their number of columns")
     if np.isinf(payload.low).any() or np.isinf(payload.high).any():
@@ -200,14 +201,18 @@ def check_ranges(payload: Any, extremes: bool, quantiles: bool = False) -> Range
 
 def _check_quantiles(ranges: Ranges, asked: bool) -> None:
     """Refuse quantiles that nobody asked for, or that cannot be."""
-    told = ranges.quantiles
-    if not asked or told is None:
+    quantiles = ranges.quantiles
+    if not asked or quantiles is None:
         raise RejectedMessage("quantiles are told if, and only if, they are asked for")
-    if told.shape != (len(SHARES), ranges.n_features) or told.dtype != np.float64:
+    if (
+        quantiles.shape != (len(SHARES), ranges.n_features)
+        or quantiles.dtype != np.float64
+    ):
         raise RejectedMessage("quantiles do not fit their number of columns")
     known = ~np.isnan(ranges.low)
-    inside = np.vstack([ranges.low, told, ranges.high])[:, known]
-    if not (np.isnan(told[:, ~known]).all() and (inside[1:] >= inside[:-1]).all()):
+    # Quantiles that do not rise, or leave the extremes, would make a box of anything.
+    inside = np.vstack([ranges.low, quantiles, ranges.high])[:, known]
+    if not (np.isnan(quantiles[:, ~known]).all() and (inside[1:] >= inside[:-1]).all()):
         raise RejectedMessage("quantiles do not rise from one extreme to the other")
 
 

@@ -167,14 +167,14 @@ def check_device(tables: Sequence[Any], device: str) -> None:
 
 def brought_back(outcome: Outcome) -> Outcome:
     """Return the outcome with all labels in main memory, as of tables that are."""
-    labels = tuple(_told(each) for each in outcome.labels)
+    labels = tuple(_as_array(each) for each in outcome.labels)
     joined = np.concatenate([np.empty(0, dtype=LABEL), *labels])
     return replace(outcome, labels=labels, joined_labels=joined)
 
 
-def _told(labels: Any) -> Ints:
+def _as_array(labels: Any) -> Ints:
     if not isinstance(labels, LabelParts):
         own: Ints = labels
         return own
-    told: Ints = np.concatenate(list(labels)).astype(LABEL, copy=False)
-    return told
+    values: Ints = np.concatenate(list(labels)).astype(LABEL, copy=False)
+    return values

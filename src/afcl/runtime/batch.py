@@ -103,7 +103,7 @@ class SiteBatch:
         seed: int,
         threads: Threads,
     ) -> None:
-        self._given = Tables(np.ascontiguousarray(rows, dtype=np.float64), offsets)
+        self._tables = Tables(np.ascontiguousarray(rows, dtype=np.float64), offsets)
         self._params = params
         self._seed = seed
         self._threads = threads
@@ -114,33 +114,33 @@ class SiteBatch:
         self._scaled: Tables | None = None
 
     def __len__(self) -> int:
-        return int(self._given.offsets.shape[0] - 1)
+        return int(self._tables.offsets.shape[0] - 1)
 
     @property
     def sizes(self) -> Ints:
         """Rows of every site."""
-        return self._given.sizes
+        return self._tables.sizes
 
     def extremes(self) -> tuple[Floats, Floats]:
         """Return the lows and the highs that each site tells before its hello."""
         if self._level.group:
-            told = private.extremes(self._given, self._level.group, self._threads)
-            return told[:, 0], told[:, 1]
-        return _extremes(self._given.rows, self._given.offsets)
+            pairs = private.extremes(self._tables, self._level.group, self._threads)
+            return pairs[:, 0], pairs[:, 1]
+        return _extremes(self._tables.rows, self._tables.offsets)
 
     def agree(self, scale: Any) -> tuple[Settled, Ranges]:
         """Return the box, and what one site says that reaches as far as all do."""
-        n, d = self._given.rows.shape
+        n, d = self._tables.rows.shape
         if not isinstance(scale, str):
-            told = Ranges(n, d, np.empty(0), np.empty(0))
-            return agreed_box(scale, [told]), told
+            pooled = Ranges(n, d, np.empty(0), np.empty(0))
+            return agreed_box(scale, [pooled]), pooled
         lows, highs = self.extremes()
-        told = Ranges(n, d, lows.min(axis=0), highs.max(axis=0))
-        return Settled(*supported_box(lows, highs)), told
+        pooled = Ranges(n, d, lows.min(axis=0), highs.max(axis=0))
+        return Settled(*supported_box(lows, highs)), pooled
 
     def settle(self, box: Box) -> Tables:
         """Bring all rows to the agreed units."""
-        self._scaled = Tables(box.scale(self._given.rows), self._given.offsets)
+        self._scaled = Tables(box.scale(self._tables.rows), self._tables.offsets)
         return self._scaled
 
     @property

@@ -195,9 +195,9 @@ class Coordinator:
         """Hear the first hellos: of everybody who agreed, however long it takes."""
         asked: set[ClientId] = set()
         while True:
-            heard = asked | set(self._tallies)
+            known = asked | set(self._tallies)
             for client in self.transport.members():
-                if client in awaited and client not in heard:
+                if client in awaited and client not in known:
                     asked.add(client)
                     self._send_hello(client)
             self._absorb_all()

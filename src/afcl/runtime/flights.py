@@ -47,11 +47,13 @@ class Flights:
         nobody asked this client is refused. A failure may come unasked.
         """
         flight = self.under_way.get(answer.ticket)
+        # Also unasked: an engine says that somebody is gone when it sees it.
         if isinstance(answer, Failure):
             self._close(answer.ticket)
             return flight or Flight(answer.client, AGREEMENT, 0)
         if answer.ticket in self.answered:
             return DUPLICATE
+        # A site must not answer in another's place.
         if flight is None or flight.client != answer.client:
             raise RejectedMessage(NOT_ASKED)
         self._close(answer.ticket)

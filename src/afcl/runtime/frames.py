@@ -58,14 +58,17 @@ class Contents:
 
 def first_frame(name: bytes) -> tuple[bytes, bytes]:
     """Return a new mark, and the frame that a file of this owner begins with."""
+    # Random, so that no record, whoever wrote it, can hold the mark of a frame.
     mark = secrets.token_bytes(_MARK)
     return mark, framed(mark, name, 0, name + mark)
 
 
 def framed(mark: bytes, name: bytes, number: int, record: bytes) -> bytes:
     """Return a record as a frame."""
+    # The owner is in every checksum: a frame of another run's journal is no frame here.
     seed = zlib.crc32(name)
     head = _HEAD.pack(mark, number, len(record), zlib.crc32(record, seed))
+    # The head has a checksum of its own: a wrong length would swallow all that follows.
     return head + _CHECKSUM.pack(zlib.crc32(head, seed)) + record
 
 
@@ -80,8 +83,11 @@ def read_frames(data: bytes, name: bytes) -> Contents | None:
     while end < len(data):
         frame = _frame_at(data, end, mark, name)
         if frame is None:
+            # One damaged record must not cost those behind it.
             frame = next(_frames_after(data, end, mark, name), None)
             if frame is None:
+                # A last frame that was never written to its end was never said to be
+                # kept.
                 if not _is_cut_off(data[end:], mark, name):
                     lost.append((known + 1, known + 1))
                 break
@@ -117,6 +123,7 @@ def _mark_of(data: bytes, name: bytes) -> bytes | None:
         whole = len(mark) == _MARK and any(mark)
         if whole and _frame_at(data, 0, mark, name):
             return mark
+        # The first frame may be the damaged one: any other proves the mark.
         if whole and next(_frames_after(data, 0, mark, name), None):
             return mark
     return None

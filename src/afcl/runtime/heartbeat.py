@@ -59,6 +59,7 @@ class Beat:
         if self.host != socket.gethostname() or os.name != "posix":
             return False
         try:
+            # Signal 0 asks and does nothing.
             os.kill(self.process, 0)
         except ProcessLookupError:
             return True
@@ -106,6 +107,7 @@ class Heartbeat:
             with suppress(OSError):
                 self._beat(trouble)
         else:
+            # A run that ended in good order needs no sign of life.
             self._path.unlink(missing_ok=True)
         self._file.close()
 

@@ -105,10 +105,14 @@ class Journal:
             self._mark, head = first_frame(self._name)
             self._write(head)
             self.sync()
+            # The name of the file must last too: a power cut can lose either.
             sync_folder(self.path.parent)
         else:
+            # Numbers go on behind the last one: a gap in them shows what was lost.
             self._number = max(frame.number for frame in contents.frames)
             self._mark, self._end = contents.mark, contents.end
+            # The half of a frame that a crash left behind would hide what is appended
+            # next.
             self._file.truncate(self._end)
             self._file.seek(self._end)
 
@@ -163,6 +167,7 @@ class Journal:
 
     def _mended(self, data: bytes, contents: Contents) -> Contents:
         """Put a copy of the damaged file aside, and leave out what is damaged."""
+        # Nothing is thrown away: somebody may read more of it than this does.
         aside = put_aside(self.path, data)
         head = framed(contents.mark, self._name, 0, self._name + contents.mark)
         frames = [
@@ -170,6 +175,7 @@ class Journal:
             for frame in contents.frames
             if frame.number
         ]
+        # Whole or not at all: a crash while mending must not damage it more.
         with replacing(self.path, "wb", opener=owner_only) as file:
             file.write(b"".join([head, *frames]))
         self.damage = (
@@ -195,11 +201,14 @@ class Journal:
         """Append a frame; of one that does not fit on the disk nothing is left."""
         rest = memoryview(frame)
         try:
+            # Without a buffer a write may take less than it was given.
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             self._file.truncate(self._end)
             self._file.seek(self._end)
+            # An error of a file that is open does not name it, and people need its
+            # place.
             error.filename = str(self.path)
             raise
         self._end += len(frame)
@@ -214,6 +223,7 @@ class Journal:
         Without `sync` it survives the death of this process, but that of the machine
         only after :meth:`sync`.
         """
+        # A run that is taken up absorbs its past again.
         known = self.entries.get((entry.client, entry.contact))
         if known is not None and known.tick == entry.tick:
             return
@@ -228,13 +238,17 @@ class Journal:
         """Return how far a live run has come, None before its agreement."""
         self._check_members()
         keys = [(entry.client, entry.contact) for entry in self.log]
+        # Before the agreement nothing was asked that could not be asked again.
         if (COORDINATOR, AGREEMENT) not in keys:
             return None
         agreed = keys.index((COORDINATOR, AGREEMENT))
+        # Who was let in is in the roster; only what changed the method's state is
+        # replayed.
         absorbed = [e for e in self.log if e.contact >= 0 or e.contact == LEFT]
         last = max((entry.tick for entry in absorbed), default=0)
         ticks: list[list[Entry]] = [[] for _ in range(last + 1)]
         for entry in absorbed:
+            # Empty ticks count as well: methods may give up after so many rounds.
             ticks[entry.tick].append(entry)
         founders = {client for client, _ in keys[:agreed]}
         return Past(self.log[agreed].data, founders, ticks)

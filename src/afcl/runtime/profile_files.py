@@ -26,7 +26,7 @@ def describe_profiles(
     features: Iterable[Feature],
 ) -> list[dict[str, Any]]:
     """Return what is said of every cluster; nothing where a server hears no cells."""
-    shares = {c for each in features if not each.ordered for c in each.columns}
+    shares = {c for each in features if each.shares for c in each.columns}
     levels = np.array([name in shares for name in columns], dtype=bool)
     found = profiles_of(clustering, box, levels)
     return [_described(each, columns) for each in found]

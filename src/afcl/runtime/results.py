@@ -25,12 +25,14 @@ from afcl import __version__
 from afcl._typing import ClientId, Ints
 from afcl.core.protocol import Clustering, Trust
 from afcl.data.columns import CLUSTER
+from afcl.data.date_parts import named_places
 from afcl.data.features import Embedding, Feature
 from afcl.data.ids import Ids
 from afcl.durable import in_words, remove, replacing
 from afcl.exceptions import InputError
 from afcl.occupied import in_its_way
 from afcl.owner_only import make_folder, owner_only
+from afcl.runtime.gap_files import describe_gaps
 from afcl.runtime.profile_files import describe_profiles
 from afcl.runtime.shape_files import CELLS, cell_table, describe_shape
 from afcl.runtime.simulate import Outcome, sizes_of
@@ -232,16 +234,23 @@ def describe_simulated(
     columns: Sequence[str],
     parameters: Mapping[str, Any],
     features: Sequence[Feature] = (),
+    gaps: Sequence[Mapping[str, int]] = (),
 ) -> dict[str, Any]:
-    """Return the content of ``result.json`` where everybody's labels are known."""
+    """Return the content of ``result.json`` where everybody's labels are known.
+
+    `gaps` are every site's cells without a value, by column of its file.
+    """
     clustering, finished = outcome.clustering, outcome.finished
     sites = []
     for client, (name, labels) in enumerate(zip(names, outcome.labels, strict=True)):
         sizes = sizes_of(labels, clustering.k).tolist()
         known = describe_site(finished, client, name)
         aside = outcome.set_aside[client] if outcome.set_aside else 0
-        gaps = {"set_aside": aside} if aside else {}
-        sites.append({**known, "rows": sum(sizes), "sizes": sizes, **gaps})
+        known |= {"set_aside": aside} if aside else {}
+        if gaps:
+            filled = outcome.filled[client] if outcome.filled else None
+            known |= describe_gaps(gaps[client], filled, columns, features)
+        sites.append({**known, "rows": sum(sizes), "sizes": sizes})
     result = describe(finished, clustering, columns, sites, parameters, features)
     result["features"] = describe_features(features, result)
     return result
@@ -268,7 +277,8 @@ def describe_features(
     """Return what ``result.json`` says of categories.
 
     Of levels with an order it has the one that every centre is nearest to; the centres
-    themselves have mean ranks there.
+    themselves have mean ranks there. Of parts of dates that go round likewise, and how
+    far the rows of a cluster agree on it.
     """
     found = []
     for feature in features:
@@ -277,6 +287,9 @@ def describe_features(
             place = result["columns"].index(feature.name)
             ranks = [center[place] for center in result["centers"]]
             content["centers"] = [feature.nearest(rank) for rank in ranks]
+        if feature.parts and result["centers"] is not None:
+            where = (feature.name, feature.levels, result["columns"])
+            content["centers"] = named_places(*where, result["centers"])
         found.append(content)
     return found
 

@@ -92,8 +92,8 @@ class RollCall:
         """Return the roll call of a run."""
         group = requirements(spec.method, spec.parameters, spec.scale).group
         asked = (spec.scale, group, spec.max_rows, spec.names, spec.columns)
-        given = (*asked, spec.typical, spec.bounds, spec.notes)
-        return cls(transport, flights, spec.run, *given)
+        rest = (*asked, spec.typical, spec.bounds, spec.notes)
+        return cls(transport, flights, spec.run, *rest)
 
     def agree(self, say: Say) -> Agreement:
         """Hear everybody's ranges, and settle the box."""
@@ -112,9 +112,9 @@ class RollCall:
         under_way.clear()  # who has not answered is left out
         if not self._ranges:
             raise InputError("no client answered the agreement on scales")
-        heard = list(self._ranges.values())
-        settled = agreed_box(request.scale, heard)
-        clients, rows = list(self._ranges), [each.n_rows for each in heard]
+        ranges = list(self._ranges.values())
+        settled = agreed_box(request.scale, ranges)
+        clients, rows = list(self._ranges), [each.n_rows for each in ranges]
 
         def name(place: int) -> str:
             client = clients[place]

@@ -20,7 +20,15 @@ from afcl.core.protocol import SCHEDULE
 from afcl.exceptions import InputError
 from afcl.trace import Event, each
 
-PROBABILITY, PART, _LATENCY, _LOSS = 0, 1, 2, 3
+# Purposes of a schedule's draws: one purpose must not move the draws of another.
+#: How likely a client takes part.
+PROBABILITY = 0
+#: Whether it does in a round.
+PART = 1
+#: How long its answer takes.
+_LATENCY = 2
+#: Whether its answer is lost.
+_LOSS = 3
 
 
 def _uniform(seed: int, *key: int) -> float:

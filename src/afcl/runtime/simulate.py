@@ -17,10 +17,8 @@ from afcl.core.rows import Rows, RowsInPlace, Source
 from afcl.core.shapes import renamed
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError
-from afcl.gaps import IMPUTE, KEEPING, has_gaps, speaking
+from afcl.gaps import IMPUTE, has_gaps
 from afcl.parts import rows_in_a_part
-from afcl.privacy.levels import parse_level
-from afcl.reliance import no_part_words
 from afcl.runtime.batch import SiteBatch, Threads, fits
 from afcl.runtime.batch_coordinator import BatchCoordinator
 from afcl.runtime.coordinator import Coordinator
@@ -30,6 +28,7 @@ from afcl.runtime.requirements import requirements
 from afcl.runtime.schedule import Replay, Schedule
 from afcl.runtime.site import NO_GAPS, Site
 from afcl.runtime.spec import Finished, Spec
+from afcl.runtime.who_speaks import too_small
 from afcl.trace import Trace
 
 #: What labels are kept as: beside rows of two features, 64 bits are half the data.
@@ -57,6 +56,8 @@ class Outcome:
         that nobody needs a copy.
     set_aside
         How many rows of each client did not speak because of gaps, if there are any.
+    filled
+        How many cells of every column were filled in the rows that spoke, by client.
     """
 
     finished: Finished
@@ -65,6 +66,7 @@ class Outcome:
     labels: tuple[Any, ...]
     joined_labels: Ints
     set_aside: tuple[int, ...] = ()
+    filled: tuple[Ints | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class LabelsInPlace(LabelParts):
     held: Any = None
 
     def __iter__(self) -> Iterator[Ints]:
-        return self.rows.told(self.held)
+        return self.rows.host_labels(self.held)
 
     def collection(self) -> Any:
         """Return the array beside the rows."""
@@ -166,55 +168,6 @@ def simulate(
         spec, transport, journal=journal, trace=trace, clock=clock
     )
     return label_all(spec, coordinator.run(), sites)
-
-
-def least_rows(spec: Spec) -> int:
-    """Return how many rows a client needs to take part."""
-    told = spec.method.disclosure(spec.parameters)
-    group = parse_level(told.level).group if told.level else 1
-    return max(1, told.min_cell or 1, group)
-
-
-def rows_that_speak(
-    table: Floats | Source, missing: str, bounds: tuple[Floats, Floats] | None
-) -> int:
-    """Return how many rows of a client take part, as far as it knows beforehand."""
-    if isinstance(table, np.ndarray):
-        return speaking(table, missing if missing in KEEPING else IMPUTE, bounds)
-    return table.shape[0]
-
-
-def too_small(
-    spec: Spec, tables: Sequence[Floats | Source], gone: Collection[int] = ()
-) -> dict[int, str]:
-    """Return the clients with too few rows to take part, and a line on each.
-
-    They are labelled in the end, like everybody else. Who is `gone` is none of them.
-    """
-    least, small = least_rows(spec), {}
-    for client, table in enumerate(tables):
-        if client in gone:
-            continue
-        n = rows_that_speak(table, spec.missing, spec.bounds)
-        if n < least:
-            who = spec.names[client] if spec.names else f"client {client}"
-            gaps = "" if n == table.shape[0] else " whose gaps can be filled"
-            small[client] = (
-                f"{who} has {n} {'row' if n == 1 else 'rows'}{gaps}, fewer than "
-                f"{least}: {no_part_words(table.shape[0])}"
-            )
-    if len(small) + len(gone) == len(tables):
-        most = max((table.shape[0] for table in tables), default=0)
-        if most >= least:
-            raise InputError(
-                f"no client has {least} rows whose gaps can be filled: leave the "
-                "emptiest columns out, or use missing='impute'"
-            )
-        raise InputError(
-            f"no client has as many rows as a cell or group needs, {least} (the "
-            f"largest has n_samples = {most}): merge clients or lower min_cell"
-        )
-    return small
 
 
 def with_gaps(spec: Spec, tables: Sequence[Floats | Source]) -> Spec:
@@ -313,7 +266,11 @@ def label_all(spec: Spec, finished: Finished, sites: Sequence[Site]) -> Outcome:
         for client, site in enumerate(sites)
     ]
     outcome = _ranked_by_size(finished, raw, buffer.labels)
-    return replace(outcome, set_aside=tuple(site.set_aside for site in sites))
+    return replace(
+        outcome,
+        set_aside=tuple(site.set_aside for site in sites),
+        filled=tuple(site.filled for site in sites),
+    )
 
 
 def _ranked_by_size(finished: Finished, raw: Sequence[Labels], joined: Ints) -> Outcome:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -57,6 +58,18 @@ NO_GAPS = (
 IN_MEMORY = "need all rows in memory: leave out --stream, or use level summary"
 
 
+@contextmanager
+def odd_refused() -> Iterator[None]:
+    """Refuse in one line a request that makes no sense; other errors are our own."""
+    try:
+        yield
+    # What we raise ourselves is said as it is; its words were chosen.
+    except AfclError:
+        raise
+    except ODD as error:
+        raise RejectedMessage(f"this request cannot be answered: {error}") from error
+
+
 class Site:
     """Answers requests about its rows; remembers only what its method asks it to.
 
@@ -101,21 +114,17 @@ class Site:
         self._view: Any = None
         #: Rows whose gaps cannot be filled well: they do not speak.
         self.set_aside = 0
+        #: Cells of every column that were filled in rows that speak; None: none was.
+        self.filled: Ints | None = None
 
     def answer(self, request: bytes) -> bytes:
         """Answer one request; one that makes no sense is refused in one line."""
         asked = decode(request)
-        try:
+        with odd_refused():
             if isinstance(asked, AskRanges):
                 return encode(self._ranges(asked))
             if isinstance(asked, AskHello | AskStep):
                 return self._work(asked)
-        except AfclError:
-            raise
-        except ODD as error:
-            raise RejectedMessage(
-                f"this request cannot be answered: {error}"
-            ) from error
         raise RejectedMessage(f"a site cannot answer a {type(asked).__name__}")
 
     def _ranges(self, asked: AskRanges) -> Ranges:
@@ -176,9 +185,11 @@ class Site:
         if places is not None and np.array_equal(places, np.arange(width)):
             places = None
         box, rows = terms.box, self.rows
+        # Terms are a stranger's: a box of another width would be broadcast silently.
         if not box.low.shape == box.span.shape == (_width(width, places),):
             raise RejectedMessage(NO_BOX)
         if rows.shape[0]:
+            # A tiny box would blow the rows up until sums of them overflow.
             self._check_reach(box, places)
         if not isinstance(rows, np.ndarray):
             elsewhere: Rows = rows.within(box, places)
@@ -205,10 +216,12 @@ class Site:
         """Return the rows that speak, without gaps."""
         method, params = settled(terms)
         level = method.disclosure(params).level
+        # Values of other rows in a gap would be a second release of these rows.
         if level and parse_level(level).private:
             raise RejectedMessage(NO_GAPS)
         filled = fill(table, _typical(terms.box), self._missing)
         self.set_aside = int((~filled.speak).sum())
+        self.filled = np.isnan(table[filled.speak]).sum(axis=0)
         return filled.rows[filled.speak]
 
     def _check_reach(self, box: Box, places: Ints | None) -> None:
@@ -227,6 +240,7 @@ class Site:
         contact = asked.contact if isinstance(asked, AskStep) else 0
         method, params = settled(terms)
         view = self._working(terms, method, params)
+        # By contact, so that a question that is asked again has the same answer.
         rng = client_rng(terms.seed, terms.client, contact)
         message: Hello | Update
         if isinstance(asked, AskHello):
@@ -244,8 +258,11 @@ class Site:
         contact; under other terms it is another one, with other noise and other masks.
         """
         rows = self.agreed(terms) if method.in_parts else self.scaled(terms)
+        # Under other terms the same noise and masks would show their difference.
         known = digest_of(terms)
         if self._view is None or self._view[0] != known:
+            # A simulation must be repeatable; nobody is there whom the seed must not
+            # tell.
             secret = self._secret or simulated_secret(terms.seed, terms.client)
             rng = secret_rng(secret, known)
             self._view = (known, method.view(rows, params, rng, self._keep))
@@ -282,11 +299,13 @@ def shown_rows(rows: Floats, group: int) -> Floats:
         filled = fill(box.scale(rows), np.full(box.low.shape, MIDDLE)).rows
         shown = shown_rows(box.unscale(filled), group)
         return np.where(np.isnan(own.low), np.nan, shown)
+    # A rare value would show in the mean of its group.
     rows = without_rare(rows, group)
     labels = group_rows(rows, group)
     size = np.bincount(labels)[:, None]
     means = _per_group(rows, labels) / size
     squares = _per_group((rows - means[labels]) ** 2, labels) / size
+    # Rounded: exact deviations of groups of whole numbers can be solved for the rows.
     around = np.sqrt(coarse(squares, squared_steps(rows)))
     return np.concatenate([means - around, means, means + around])
 

@@ -87,8 +87,8 @@ class Finished:
 
 def terms_of(spec: Spec, agreed: Agreement) -> Terms:
     """Return what every request of a run says, but for whom it asks."""
-    told = spec.method.told(spec.options)
-    options = json.dumps(dict(told), sort_keys=True)
+    shared = spec.method.told(spec.options)
+    options = json.dumps(dict(shared), sort_keys=True)
     run = (spec.run, spec.method.name, options, spec.seed)
     settled = (agreed.box, agreed.n_rows, agreed.columns)
     return Terms(*run, -1, *settled, agreed.categories or None)

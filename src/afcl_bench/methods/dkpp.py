@@ -46,7 +46,14 @@ from afcl.core.messages import Positions, refuse_unless
 from afcl.core.protocol import Clustering, server_rng
 from afcl.exceptions import InputError
 from afcl.kernels import assign, sums
-from afcl.methods.rival import KnownK, Rival, RivalState, expect, simple_clustering
+from afcl.methods.rival import (
+    KnownK,
+    Rival,
+    RivalState,
+    check_at_least,
+    expect,
+    simple_clustering,
+)
 from afcl_bench.methods.dkpp_messages import (
     ANSWERS,
     COVER,
@@ -91,10 +98,7 @@ class DkppParams(KnownK):
 
     def __post_init__(self) -> None:
         KnownK.__post_init__(self)
-        for name in ("sampling_rounds", "restarts", "patience"):
-            value = getattr(self, name)
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
+        check_at_least(self, 1, "sampling_rounds", "restarts", "patience")
         if not self.oversampling > 0:
             raise InputError(f"oversampling must be positive, not {self.oversampling}")
         if self.aggregation not in AGGREGATIONS:
@@ -178,8 +182,8 @@ class DKPlusPlus(Rival):
             return DkppSample(stage, X[drawn]), None
         counts = np.bincount(labels, minlength=k).astype(np.int64)
         if broadcast.phase == COVER:
-            told = counts if broadcast.counting else counts[:0]
-            return DkppCover(stage, float(distances.sum()), told), None
+            sent = counts if broadcast.counting else counts[:0]
+            return DkppCover(stage, float(distances.sum()), sent), None
         total = sums(X, np.ones(X.shape[0]), labels, k)[1]
         return DkppSums(stage, counts, total), None
 
@@ -219,8 +223,10 @@ class DKPlusPlus(Rival):
         if not model.answered:
             return state
         later, _ = self.combine(state)
-        grown = state.version + (later.stage != model.stage)
-        return replace(state, model=later, version=grown)
+        version = state.version
+        if later.stage != model.stage:
+            version += 1
+        return replace(state, model=later, version=version)
 
     def combine(self, state: RivalState) -> tuple[DkppModel, bool]:
         """Note the answers; go on where the question has been answered."""

@@ -12,8 +12,10 @@ from afcl._typing import Floats, Ints
 from afcl.core.messages import Positions, payload
 from afcl.methods.rival import expect, is_table
 
-#: The questions.
-COVER, SAMPLE, LLOYD = "cover", "sample", "lloyd"
+# The questions.
+COVER = "cover"
+SAMPLE = "sample"
+LLOYD = "lloyd"
 
 
 @payload

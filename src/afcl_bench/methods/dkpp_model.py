@@ -23,8 +23,9 @@ from afcl_bench.methods.dkpp_messages import (
     DkppSums,
 )
 
-#: Purposes of the server's draws.
-FIRST, START = 0, 1
+# Purposes of the server's draws.
+FIRST = 0
+START = 1
 
 #: One client's count (k,) and sum (k, d) around every centre.
 Part: TypeAlias = tuple[Floats, Floats]
@@ -174,7 +175,7 @@ def _grown(model: DkppModel) -> DkppModel:
 
 def _all_counts(model: DkppModel, state: RivalState) -> dict[ClientId, Floats]:
     """Return everybody's counts; an absent client's rows go to what it sampled."""
-    counts = {client: told.astype(float) for client, told in model.counts.items()}
+    counts = {client: counted.astype(float) for client, counted in model.counts.items()}
     for client in set(model.owners.tolist()) - counts.keys():
         own = model.owners == client
         counts[client] = state.rows[client] * own / own.sum()

@@ -38,8 +38,9 @@ from afcl.methods.rival import KnownK, Rival, RivalState, expect, is_table
 
 #: Runs of k-means on the cells' features, of which the best gives the first centres.
 RESTARTS = 10
-#: Purposes of the server's draws.
-SEEDS, FEATURES = 0, 1
+# Purposes of the server's draws.
+SEEDS = 0
+FEATURES = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,11 +229,11 @@ class FedKernelKMeans(Rival):
     def combine(self, state: RivalState) -> tuple[KernelModel, bool]:
         """Average what every client said last; stop when the centres have settled."""
         model: KernelModel = state.model
-        heard = {c: u for c, u in state.latest.items() if u.version >= model.since}
-        counts, total = self._unheard(state, set(heard))
-        for client in sorted(heard):
-            counts += heard[client].payload.counts
-            total += heard[client].payload.sums
+        updates = {c: u for c, u in state.latest.items() if u.version >= model.since}
+        counts, total = self._unheard(state, set(updates))
+        for client in sorted(updates):
+            counts += updates[client].payload.counts
+            total += updates[client].payload.sums
         centers = model.centers.copy()
         held = counts > 0
         centers[held] = total[held] / counts[held, None]
@@ -240,7 +241,7 @@ class FedKernelKMeans(Rival):
         if np.linalg.norm(centers - anchor) > state.params.tolerance:
             anchor, settled = centers, state.version + 1
         finished = all(
-            client in heard and heard[client].version >= settled
+            client in updates and updates[client].version >= settled
             for client in state.active()
         )
         return KernelModel(
@@ -248,11 +249,11 @@ class FedKernelKMeans(Rival):
         ), finished
 
     def _unheard(
-        self, state: RivalState, heard: set[ClientId]
+        self, state: RivalState, clients: set[ClientId]
     ) -> tuple[Floats, Floats]:
         """Count and add the cells of clients that have not answered this start."""
         model: KernelModel = state.model
-        cells = [state.hellos[c] for c in sorted(state.hellos) if c not in heard]
+        cells = [state.hellos[c] for c in sorted(state.hellos) if c not in clients]
         if not cells:
             return np.zeros_like(model.counts), np.zeros_like(model.centers)
         bag = union(cells)

@@ -43,7 +43,15 @@ from afcl._typing import ClientId, Floats, Ints
 from afcl.core.messages import payload
 from afcl.core.protocol import Clustering, server_rng
 from afcl.exceptions import InputError
-from afcl.methods.rival import KnownK, Nothing, Rival, RivalState, expect, is_table
+from afcl.methods.rival import (
+    KnownK,
+    Nothing,
+    Rival,
+    RivalState,
+    check_at_least,
+    expect,
+    is_table,
+)
 from afcl_bench.methods.spectral import unit_rows
 from afcl_bench.methods.subspace import (
     closest_subspace,
@@ -85,10 +93,7 @@ class FedSubspaceParams(KnownK):
         KnownK.__post_init__(self)
         if self.solver not in SOLVERS:
             raise InputError(f"solver must be one of {SOLVERS}, not {self.solver!r}")
-        for name in ("local_clusters", "dimension", "neighbours", "max_rows"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
+        check_at_least(self, 1, "local_clusters", "dimension", "neighbours", "max_rows")
         if not self.gamma > 1:
             raise InputError(f"gamma must be above 1, not {self.gamma}")
 

@@ -38,8 +38,10 @@ from afcl.methods.rival import RivalState, expect, is_table
 
 #: Rows that a component of several must stand for at a client.
 LEAST_ROWS = 5
-#: Synthetic rows: at most, and per uploaded component.
-MOST_SYNTHETIC, PER_COMPONENT = 5000, 100
+#: Synthetic rows at most.
+MOST_SYNTHETIC = 5000
+#: Synthetic rows per uploaded component.
+PER_COMPONENT = 100
 #: Starts of a fit; the likeliest counts.
 STARTS = 3
 #: Values of k without a smaller BIC after which larger ones are not tried.

@@ -62,8 +62,9 @@ from afcl_bench.methods.spectral import spectral_labels
 
 #: Runs of k-means in the spectral clustering.
 RESTARTS = 50
-#: Purposes of the server's generators.
-START, CUT = 0, 1
+# Purposes of the server's draws.
+START = 0
+CUT = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,12 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.messages import payload
 from afcl.exceptions import InputError
-from afcl.methods.rival import KnownK, expect, is_table
+from afcl.methods.rival import KnownK, check_at_least, expect, is_table
 
-#: Atoms of a dictionary at most, and rows per atom at least.
-ATOMS, ROWS_PER_ATOM = 100, 4
+#: Atoms of a dictionary at most.
+ATOMS = 100
+#: Rows per atom at least.
+ROWS_PER_ATOM = 4
 #: Numbers beyond this do not travel.
 BOUND = 1e12
 #: Receipts are below this.
@@ -55,10 +57,7 @@ class FedSpectralParams(KnownK):
 
     def __post_init__(self) -> None:
         KnownK.__post_init__(self)
-        for name in ("rounds", "atoms", "max_rows"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
+        check_at_least(self, 1, "rounds", "atoms", "max_rows")
         for name in ("penalty", "width"):
             value = getattr(self, name)
             if value is not None and not value > 0:

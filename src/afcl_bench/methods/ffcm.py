@@ -46,8 +46,10 @@ from afcl_bench.methods.fuzzy import (
 
 #: Rounds in which avg2 draws k-means++ starts.
 FRESH_ROUNDS = 2
-#: k-means++ starts a round, and Lloyd iterations.
-DRAWS, MAX_LLOYD = 10, 500
+#: k-means++ starts a round.
+DRAWS = 10
+#: Lloyd iterations of each.
+MAX_LLOYD = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from afcl.methods.rival import (
     KnownK,
     Rival,
     RivalState,
+    check_at_least,
     expect,
     is_table,
     simple_clustering,
@@ -54,10 +55,7 @@ class FkmParams(KnownK):
 
     def __post_init__(self) -> None:
         KnownK.__post_init__(self)
-        for name in ("local_steps", "rounds", "restarts"):
-            value = getattr(self, name)
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
+        check_at_least(self, 1, "local_steps", "rounds", "restarts")
         if not self.tolerance >= 0:
             raise InputError(f"tolerance must not be negative, not {self.tolerance}")
 

@@ -37,8 +37,9 @@ from afcl.methods.rival import (
 
 #: Added to squared distances, so that a row on a centre has a membership.
 TINY = 1e-18
-#: Purposes of the server's draws.
-STARTS, RESTARTS = 0, 1
+# Purposes of the server's draws.
+STARTS = 0
+RESTARTS = 1
 
 INITS = ("uniform", "k-means++")
 AGGREGATIONS = ("stale", "present")

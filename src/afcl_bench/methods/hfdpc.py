@@ -141,7 +141,7 @@ class HFDPC(Rival):
         """Start again, unless the grid stays as it is."""
         new = self._started(state, state.version + 1)
         same = new.grid.basis.size == 0 and new.grid.size == state.model.grid.size
-        return state.model if same and heard(state, Histogram) else new
+        return state.model if same and replies_of(state, Histogram) else new
 
     def _started(self, state: RivalState, version: int) -> HfdpcModel:
         clients = sorted(state.hellos)
@@ -195,7 +195,7 @@ class HFDPC(Rival):
         """Settle the grid, then cluster the cells heard of."""
         model: HfdpcModel = state.model
         if model.grid.size == 0:
-            replies = heard(state, Occupancy)
+            replies = replies_of(state, Occupancy)
             if not replies:
                 return model, False
             rows = [state.rows[client] for client in replies]
@@ -203,7 +203,7 @@ class HFDPC(Rival):
             size = settled_grid(occupied, rows, state.params.fill)
             grid, n_rows = replace(model.grid, size=size), sum(state.rows.values())
             return unheard(model.since, grid, grid.origin, n_rows), False
-        held = heard(state, Histogram).values()
+        held = replies_of(state, Histogram).values()
         if not held:
             return model, False
         cells = summed(
@@ -214,7 +214,7 @@ class HFDPC(Rival):
 
     def wanted(self, state: RivalState) -> frozenset[ClientId]:
         """Ask everybody whose cells are not known."""
-        return frozenset(state.active()) - frozenset(heard(state, Histogram))
+        return frozenset(state.active()) - frozenset(replies_of(state, Histogram))
 
     def done(self, state: RivalState) -> bool:
         """Whether everybody's cells are known."""
@@ -251,7 +251,7 @@ class HFDPC(Rival):
         return labels
 
 
-def heard(state: RivalState, kind: type[Any]) -> dict[ClientId, Any]:
+def replies_of(state: RivalState, kind: type[Any]) -> dict[ClientId, Any]:
     """Return the last answers of this kind to the grid in use, clients by id."""
     latest = {client: state.latest[client] for client in sorted(state.latest)}
     return {

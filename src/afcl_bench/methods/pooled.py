@@ -35,12 +35,12 @@ from afcl._typing import ClientId, Floats, Ints
 from afcl.core.messages import payload
 from afcl.core.protocol import Clustering, PathLevel, server_rng
 from afcl.core.seeding import CONVERGED, distinct
-from afcl.exceptions import InputError
 from afcl.kernels import lloyd
 from afcl.methods.one_shot import OneShot
 from afcl.methods.rival import (
     KnownK,
     RivalState,
+    check_at_least,
     expect,
     is_table,
     simple_clustering,
@@ -118,14 +118,6 @@ def by_size(labels: Ints) -> tuple[Ints, Ints]:
     names, inverse, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     order = np.argsort(-sizes, kind="stable")
     return np.argsort(order, kind="stable")[inverse].astype(np.int64), names[order]
-
-
-def check_at_least(params: Any, low: int, *names: str) -> None:
-    """Refuse parameters below `low`; None stands for a default."""
-    for name in names:
-        value = getattr(params, name)
-        if value is not None and value < low:
-            raise InputError(f"{name} must be at least {low}, not {value}")
 
 
 # ---------------------------------------------------------------------- k-means

@@ -23,7 +23,8 @@ from afcl._typing import AnyArray, ClientId, Floats, Ints
 from afcl.core.protocol import Clustering, PathLevel
 from afcl.core.seeding import distinct
 from afcl.exceptions import InputError
-from afcl_bench.methods.pooled import Pooled, by_size, calmly, check_at_least, seed_of
+from afcl.methods.rival import check_at_least
+from afcl_bench.methods.pooled import Pooled, by_size, calmly, seed_of
 
 #: Features above which covariances are diagonal.
 DIAGONAL = 10

@@ -33,8 +33,8 @@ from afcl.core.protocol import Clustering
 from afcl.core.seeding import merge_coincident, plus_plus
 from afcl.exceptions import InputError
 from afcl.kernels import assign, interact_matlab
-from afcl.methods.rival import simple_clustering
-from afcl_bench.methods.pooled import Pooled, check_at_least
+from afcl.methods.rival import check_at_least, simple_clustering
+from afcl_bench.methods.pooled import Pooled
 
 #: Presentations of all rows over which wins are counted.
 PASSES = 10

@@ -19,8 +19,9 @@ import numpy as np
 from afcl._typing import ClientId, Floats, Ints
 from afcl.core.protocol import Clustering, PathLevel, Scores
 from afcl.core.seeding import distinct
+from afcl.methods.rival import check_at_least
 from afcl_bench.methods.fedgengmm import FullMixture, most_likely, range_of_k, sweep
-from afcl_bench.methods.pooled import Pooled, by_size, check_at_least, seed_of
+from afcl_bench.methods.pooled import Pooled, by_size, seed_of
 
 #: Features above which covariances are diagonal.
 DIAGONAL = 10

@@ -23,10 +23,10 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.core.seeding import distinct
 from afcl.exceptions import InputError
-from afcl.methods.rival import KnownK
+from afcl.methods.rival import KnownK, check_at_least
 from afcl.metrics import silhouette
 from afcl_bench.methods.fedgengmm import range_of_k
-from afcl_bench.methods.pooled import SAMPLE, ByRows, calmly, check_at_least
+from afcl_bench.methods.pooled import SAMPLE, ByRows, calmly
 
 #: Seed of the rows that the silhouette of large tables is taken over.
 SAMPLED = 0

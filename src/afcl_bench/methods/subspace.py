@@ -14,8 +14,10 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl_bench.methods.spectral import spectral_labels, unit_rows
 
-#: Largest number of coefficients a row may keep, and of steps to find them.
-COEFFICIENTS, STEPS = 50, 100
+#: Largest number of coefficients a row may keep.
+COEFFICIENTS = 50
+#: Largest number of steps to find them.
+STEPS = 100
 #: Singular values that are looked at for the number of clusters.
 VALUES = 60
 #: Largest dimension of a subspace that is estimated.

@@ -28,10 +28,14 @@ STATES = {
     Attendance.HELLO: ("said hello", "#0072B2"),
     Attendance.TROUBLE: ("failed or rejected", "#D55E00"),
 }
-#: Sites beyond which names are thinned out, and cells beyond which they are one image.
-NAMED, CELLS = 30, 4000
-#: Inches a site adds to the height, up to so many sites.
-ROW, TALL = 0.16, 40
+#: Sites beyond which names are thinned out.
+NAMED = 30
+#: Cells beyond which they are one image.
+CELLS = 4000
+#: Inches a site adds to the height,
+ROW = 0.16
+#: up to so many sites.
+TALL = 40
 
 
 def participation(

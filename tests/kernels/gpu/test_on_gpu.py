@@ -79,6 +79,40 @@ def test_a_tally_is_that_of_numpy(k, d):
     assert np.abs(found[4] - expected[4]).sum() <= 2 * odd
 
 
+@pytest.mark.parametrize("d", [5, 16, 20, 64])
+@pytest.mark.parametrize("k", [33, 320, 700])
+def test_both_silhouettes_of_many_centres_are_those_of_numpy(k, d):
+    rows = blobs(20_011, d)
+    box = box_of(rows)
+    table = box.scale(rows.astype(np.float64))
+    rng = np.random.default_rng(1)
+    centers = table[rng.choice(len(table), k, replace=False)]
+    sizes = rng.integers(1, 900, k).astype(np.float64)
+    spreads = rng.random(k) * 0.02
+    ask = fused(rows, box=box).asked(centers, spreads, sizes)
+    ask.run(SCORE=2)
+    counts, _, seconds, _ = ask.sums()
+    bounds, scores = np.array([0, k]), np.array([2])
+    expected = reference.tally(table, centers, bounds, scores, spreads, sizes)
+    assert np.abs(counts - expected[0]).sum() <= 8
+    np.testing.assert_allclose(seconds.sum(), expected[2].sum(), rtol=1e-5)
+    np.testing.assert_allclose(ask.totals(), expected[3][0], atol=1e-5 * len(table))
+
+
+def test_rows_of_another_scale_and_a_part_of_a_table():
+    rows = blobs(5000, 20) * 1e3 + 1e6
+    wide = np.concatenate([rows, rows], axis=1)
+    box = box_of(rows)
+    plain = ArrayPasses(rows.astype(np.float64), box)
+    passes = ArrayTable(torch.from_numpy(wide).cuda()[:, :20])._passes(box=box)
+    centers = np.random.default_rng(0).random((40, 20))
+    nothing = np.zeros(40)
+    found = passes.tally_set(centers, nothing, nothing, 0)
+    expected = plain.tally_set(centers, nothing, nothing, 0)
+    assert np.abs(found[0] - expected[0]).sum() <= 4
+    np.testing.assert_allclose(found[1].sum(0), expected[1].sum(0), atol=1)
+
+
 @pytest.mark.parametrize("d", [3, 16])
 def test_nested_groups_are_those_of_the_array_layer(d):
     rows = blobs(30_000, d)

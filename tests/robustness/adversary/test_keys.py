@@ -466,6 +466,8 @@ def test_signed_sites_find_the_same_and_know_each_other(tmp_path):
     serve_run(ListEngine(folders), plain)
     (tmp_path / "again").mkdir()
     _, folders = live.write_sites(tmp_path / "again", n_sites=5)
+    for each in folders.values():
+        keep_membership(each, replace(open_membership(each), runs=2))
     sign_sites(tmp_path, folders)
     folder = plan(tmp_path / "run", min_clients=5, signed=True, **SECURE)
     enrol(tmp_path, folder, *(f"site-{site}" for site in range(5)))

@@ -116,14 +116,14 @@ def absorb_hello(state: PaperState, hello: Hello) -> tuple[PaperState, Diagnosti
 def absorb_update(state: PaperState, update: Update) -> tuple[PaperState, Diagnostics]:
     """Keep an upload for the end of the round."""
     check_update(state, update)
-    kept = replace(
+    absorbed = replace(
         state,
         pending=(*state.pending, update),
         latest={**state.latest, update.client: update},
     )
     upload = update.payload
     sizes = {"cells": len(upload.cells)} if isinstance(upload, Intensities) else {}
-    return kept, {"accepted": True, **sizes}
+    return absorbed, {"accepted": True, **sizes}
 
 
 def check_hello(state: PaperState, hello: Hello) -> None:

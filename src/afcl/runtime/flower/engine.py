@@ -12,8 +12,12 @@ from flwr.serverapp import Grid
 
 from afcl.runtime.transport import Failure, Reply, Ticket
 
-#: Names inside a message: the record, its bytes, and what went wrong.
-RECORD, DATA, TROUBLE = "afcl", "data", "trouble"
+#: The name of our record inside a message.
+RECORD = "afcl"
+#: Its bytes.
+DATA = "data"
+#: What went wrong.
+TROUBLE = "trouble"
 #: Seconds after which the engine itself gives a request up.
 TIME_TO_LIVE = 24 * 3600.0
 #: Seconds after which a look at the grid is left to itself.

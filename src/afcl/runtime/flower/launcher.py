@@ -275,8 +275,8 @@ class FlowerLauncher:
         env = environment(home)
 
         def start() -> Child:
-            own, told = port or free_port(), {"folder": str(folder)}
-            return start_supernode(home, address, own, ca, key, told, env)
+            own, config = port or free_port(), {"folder": str(folder)}
+            return start_supernode(home, address, own, ca, key, config, env)
 
         return FlowerNode(start, address, ca)
 

@@ -135,4 +135,6 @@ def last_words(log: Path) -> str:
         if "Exit Code: " in line:
             return lines[at + 1]
     errors = [line for line in lines if _ERROR.search(line)]
-    return [f"see {log}", *lines, *errors][-1]
+    if errors:
+        return errors[-1]
+    return lines[-1] if lines else f"see {log}"

@@ -17,9 +17,12 @@ from afcl.runtime.flower.logs import GIVE_CA, meaning
 
 #: Where this machine reaches itself.
 LOOPBACK = "127.0.0.1"
-#: Seconds by which a site's clock may be ahead of the coordinator's, or behind it; a
-#: second less than Flower allows, as the coordinator tells its time in whole seconds.
-AHEAD, BEHIND = 4.0, 304.0
+# What a site's clock may differ by is a second less than Flower allows, as the
+# coordinator tells its time in whole seconds.
+#: Seconds by which it may be ahead of the coordinator's.
+AHEAD = 4.0
+#: Seconds by which it may be behind.
+BEHIND = 304.0
 #: Seconds between the first two looks whether somebody answers; they double.
 FIRST_PAUSE = 1.0
 #: Seconds between two looks at most.

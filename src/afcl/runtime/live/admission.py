@@ -92,6 +92,8 @@ class Admission(Reception):
         #: Whether the last wait was as long as can be.
         self._in_vain = False
         self.roster.restore(journal.log)
+        # Who was let in before the interruption does not keep the run open as a
+        # newcomer.
         self._greeted.update(self.roster.names)
 
     # -------------------------------------------------------------- the agreement
@@ -109,10 +111,15 @@ class Admission(Reception):
             self._look()
             waiting = [a for a in self.roster.announced if a in self._here]
             if len(waiting) < self.min_clients or self._misses(waiting, begun):
+                # Counted anew: somebody may have gone while others were waited for.
                 enough = None
             else:
                 enough = self._clock() if enough is None else enough
+                # Who is answering right now would have a say in the columns and the
+                # box.
                 late = self._enquiries.awaited()
+                # From when they were enough: newcomers must not put the start off for
+                # ever.
                 if late and self._clock() - enough >= self.patience:
                     self._give_up(late)
                     late = []
@@ -124,6 +131,8 @@ class Admission(Reception):
     def _misses(self, waiting: Iterable[int], begun: float) -> bool:
         """Whether somebody is not here who is waited for."""
         here = {self.roster.announced[address].name for address in waiting}
+        # Those of the last answer are expected, but a site that is gone must not stop
+        # all.
         late = self._clock() - begun >= self.absence
         return not late and not here.issuperset(self.expected)
 
@@ -135,12 +144,14 @@ class Admission(Reception):
         for address, site in sites.items():
             if site.name in refused:
                 self._refuse(address, refused[site.name], site.name)
+        # The refused may mend their files and come back: nothing is settled yet.
         if agreement is None or len(fitting) < self.min_clients:
             return None
         for text in notes:
             self._say("note", text=text)
         self._agreement = agreement
         for address in fitting:
+            # Only now, as it is written into the journal: who is let in stays a member.
             self._let_in(address)
         self._say(
             "agreed",
@@ -161,6 +172,7 @@ class Admission(Reception):
         assert terms is not None
         categories = terms.categories or ()
         named = Embedding.of_names(terms.columns, features_of(categories)).columns
+        # Settling again without the refused could find other columns.
         same = replace(self.request, columns=named, categories=categories)
         self._agreement, _, _ = settle(same, self.roster.founders)
 
@@ -178,8 +190,10 @@ class Admission(Reception):
 
     def members(self) -> list[ClientId]:
         """Clients that were let in, are here, and are not being asked something."""
+        # One thing at a time: an answer that waits here may change what is asked next.
         busy = {*self._requests.clients, *(answer.client for answer in self._inbox)}
         if not self._over:
+            # They take no part, but get the end like all others.
             busy |= self._aside
         return [client for client in self.present() if client not in busy]
 
@@ -199,6 +213,8 @@ class Admission(Reception):
         none: the coordinator may have gone on without somebody, and then others are to
         be asked at once.
         """
+        # Waiting as long again would let everybody wait twice for the one who is
+        # silent.
         wait = 0.0 if self._in_vain else self.patience
         until, self._in_vain = self._clock() + wait, False
         expecting = self.expecting()
@@ -210,6 +226,7 @@ class Admission(Reception):
                 return
             if expecting and not self._requests.clients and not self.expecting():
                 return  # whoever the run was kept open for has not come
+            # Checked after looking: what came meanwhile counts.
             if self._clock() >= until:
                 self._in_vain = wait > 0
                 return
@@ -218,6 +235,7 @@ class Admission(Reception):
     def poll(self) -> list[Reply | Failure]:
         """Return what has come back."""
         arrived, self._inbox = self._inbox, []
+        # Who has answered can be asked again: there is no need to wait before.
         self._idle |= {answer.client for answer in arrived}
         return arrived
 
@@ -230,8 +248,9 @@ class Admission(Reception):
     @property
     def round(self) -> int:
         """Answers that a client has given, on average over all that were let in."""
-        given = self._answers // max(1, len(self.roster.names))
-        self._round = max(self._round, given)
+        whole_rounds = self._answers // max(1, len(self.roster.names))
+        # Newcomers lower the average, and rounds must not run backwards.
+        self._round = max(self._round, whole_rounds)
         return self._round
 
     # -------------------------------------------------------------- who is away
@@ -248,8 +267,10 @@ class Admission(Reception):
         """
         for client in set(clients) - {*self.present()}:
             self._requests.drop(client)
+        # Until they are back: then they are greeted as who they were.
         self._gone |= set(clients)
         self._lost -= set(clients)
+        # A run below the wanted number goes on, but not without a word.
         left = len(self.roster.names) - len(self._gone)
         if left < self.min_clients:
             names = ", ".join(self.roster.names[client] for client in sorted(clients))
@@ -279,6 +300,7 @@ class Admission(Reception):
         """Return the names of those let in, but for who was turned away since."""
         addresses = self.roster.addresses.items()
         known = [c for c, address in addresses if address in self.roster.announced]
+        # Who was turned away has been told why.
         return [self.roster.names[client] for client in known]
 
     def close_doors(self, journal: Journal) -> None:

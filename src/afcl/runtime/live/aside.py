@@ -22,7 +22,7 @@ def reason_aside(answer: Reply | Failure) -> str | None:
     if isinstance(answer, Failure) or len(answer.data) > LONGEST:
         return None
     try:
-        said = decode(answer.data)
+        reply = decode(answer.data)
     except RejectedMessage:
         return None
-    return (said.reason or WHY) if isinstance(said, Aside) else None
+    return (reply.reason or WHY) if isinstance(reply, Aside) else None

@@ -52,10 +52,10 @@ def note_answer(folder: Path, member: Membership, asked: Any, reply: bytes) -> N
     """
     if member.described:
         return
-    said = isinstance(asked, AskStep)
-    said = said or not isinstance(decode(reply).payload, SecureHello)
+    spoke_of_rows = isinstance(asked, AskStep)
+    spoke_of_rows = spoke_of_rows or not isinstance(decode(reply).payload, SecureHello)
     state = JOINED if member.state == DECLINED else member.state
-    changed = replace(member, described=said, hindered="", state=state)
+    changed = replace(member, described=spoke_of_rows, hindered="", state=state)
     if changed != member:
         keep_membership(folder, changed)
 

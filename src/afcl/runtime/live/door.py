@@ -13,7 +13,7 @@ from pathlib import Path
 
 from afcl.core.messages import refuse_unless
 from afcl.runtime.live.announcement import Announcement
-from afcl.runtime.live.federation import Federation
+from afcl.runtime.live.federation import Federation, Member
 from afcl.runtime.results import write_text
 
 #: Addresses of the engine by key, in the run's folder.
@@ -60,6 +60,12 @@ class KeyDoor:
             member is None or member.called in ("", site.name),
             f"the key of {site.name} belongs to {own}: join with --name {own}",
         )
+        most = 0 if member is None else member.max_rows
+        refuse_unless(
+            not most or site.n_rows <= most,
+            f"{site.name} has {site.n_rows} rows, and {most} at most were agreed when "
+            "it was enrolled: if that is true, enrol its key again with --max-rows",
+        )
 
     def revoked(self) -> dict[str, str]:
         """Return the keys that were taken away, and a line for the owner of each."""
@@ -73,10 +79,18 @@ class KeyDoor:
 
     def name_at(self, address: int) -> str | None:
         """Return whose key is met at an address, None if that is not known."""
+        member = self._met_at(address)
+        return None if member is None else member.site
+
+    def most_rows_at(self, address: int) -> int | None:
+        """Return how many rows were agreed with whoever is met at an address, if so."""
+        member = self._met_at(address)
+        return None if member is None else member.max_rows or None
+
+    def _met_at(self, address: int) -> Member | None:
         known = addresses(self._folder)
         keys = [identity for identity, at in known.items() if at == address]
-        member = self._federation.of_key(keys[0]) if keys else None
-        return None if member is None else member.site
+        return self._federation.of_key(keys[0]) if keys else None
 
     def let_in(self, run: str, site: Announcement, client: int) -> None:
         """Remember for good under which name and number a site was let in."""

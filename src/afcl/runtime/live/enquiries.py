@@ -48,12 +48,17 @@ class Enquiries:
         """Everybody who was asked and has not answered."""
         return {enquiry.address for enquiry in self._open.values()}
 
-    def ask(self, address: int, request: AgreementRequest) -> None:
-        """Ask who is at an address, and what of its rows the agreement needs."""
+    def ask(self, address: int, request: AgreementRequest, max_rows: int) -> None:
+        """Ask who is at an address, and what of its rows the agreement needs.
+
+        It is told how many rows it may have.
+        """
+        # New every time: an announcement that was signed for another run is worth
+        # nothing.
         challenge = secrets.token_hex(16)
         about = (request.extremes, request.group, challenge)
         kinds = (request.categories, request.names)
-        ask = encode(AskAnnouncement(self._run, *about, *kinds))
+        ask = encode(AskAnnouncement(self._run, *about, *kinds, max_rows))
         self.challenges[address] = challenge
         ticket = self._engine.send(address, ask)
         self._open[ticket] = Enquiry(address, self._clock())
@@ -70,6 +75,7 @@ class Enquiries:
         """Forget who is not here any more: it is asked again when it is back."""
         open_ = self._open.items()
         self._open = {ticket: each for ticket, each in open_ if each.address in here}
+        # Who has answered or gone needs not be given up any more.
         self._given_up &= self.addresses
 
     def awaited(self, patience: float = 0.0) -> list[int]:

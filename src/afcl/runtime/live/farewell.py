@@ -32,8 +32,13 @@ END = "end.json"
 END_JOURNAL = "end.bin"
 #: Stands where a contact would, in the entry that holds what is told.
 _FAREWELL = -3
-#: States of an end: being told to who is there, kept for the others, not served.
-TELLING, SERVING, OVER = "telling", "serving", "over"
+# States of an end.
+#: Who is there is being told.
+TELLING = "telling"
+#: It is kept for the others.
+SERVING = "serving"
+#: It is not served any more.
+OVER = "over"
 
 
 @dataclass(frozen=True)
@@ -101,9 +106,12 @@ def keep_end(
         Seconds for which who is away may come back for it.
     """
     path = folder / END_JOURNAL
+    # Of an end that was interrupted while it was being kept.
     path.unlink(missing_ok=True)
     with Journal(path, finish.terms.run) as kept:
         for entry in journal.log:
+            # Who took part, and nothing that anybody said: the rest goes with the run's
+            # journal.
             if entry.contact == AGREEMENT:
                 kept.record(entry)
         kept.record(Entry(COORDINATOR, _FAREWELL, encode(finish)))
@@ -148,6 +156,8 @@ class Farewell:
             self._admission.look()
             asked = self._ask()
             self._hear()
+            # Everybody who is here knows: whoever started the run need not wait for the
+            # others.
             if not asked and self._end.state == TELLING:
                 self._change(state=SERVING)
             if not asked and time.time() >= self._end.until:
@@ -162,6 +172,7 @@ class Farewell:
             del self._failures[client]
         for client in self._admission.members():
             untold = names[client] not in self._end.told
+            # A site that cannot note it must not be asked without end.
             if untold and self._failures[client] < MOST_IN_A_ROW:
                 terms = replace(self._finish.terms, client=client)
                 message = encode(replace(self._finish, terms=terms))
@@ -177,9 +188,9 @@ class Farewell:
                 self._failures[answer.client] += 1
         if noted:
             self._say(f"told the end to {', '.join(sorted(noted))}")
-            told = {*self._end.told, *noted}
-            missing = {*self._end.missing} - told
-            self._change(told=tuple(sorted(told)), missing=tuple(sorted(missing)))
+            informed = {*self._end.told, *noted}
+            missing = {*self._end.missing} - informed
+            self._change(told=tuple(sorted(informed)), missing=tuple(sorted(missing)))
 
     def _change(self, **changes: object) -> None:
         self._end = replace(self._end, **changes)  # type: ignore[arg-type]

@@ -51,6 +51,9 @@ class Member:
         The numbers it had, by run.
     revoked
         When the key was taken away; empty: it was not.
+    max_rows
+        Rows that its site may declare in a run, as agreed; 0: as many as the run lets
+        everybody.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Member:
     called: str = ""
     clients: Mapping[str, int] = field(default_factory=dict)
     revoked: str = ""
+    max_rows: int = 0
 
     @property
     def site(self) -> str:
@@ -144,7 +148,12 @@ class Federation:
 
     # -------------------------------------------------------------- changes
 
-    def enrol(self, keys: Sequence[EnrolledKey], replacing: bool = False) -> None:
+    def enrol(
+        self,
+        keys: Sequence[EnrolledKey],
+        replacing: bool = False,
+        max_rows: int | None = None,
+    ) -> None:
         """Let sites join from now on, all of these or none.
 
         Parameters
@@ -153,6 +162,8 @@ class Federation:
             The keys by the names they shall belong to, wherever their files are.
         replacing : bool
             Whether a name may go over from the key it belongs to, which is revoked.
+        max_rows : int, optional
+            Rows that each of these sites may declare; None: as agreed before, if so.
 
         Raises
         ------
@@ -167,6 +178,8 @@ class Federation:
             members = self.members()
             for key in keys:
                 members = _with_key(members, key, replacing)
+                if max_rows is not None:
+                    members = _capped(members, key, max_rows)
             folder = self.folder / ENROLLED
             make_folder(folder)
             for key in keys:
@@ -263,9 +276,18 @@ def _with_key(
         )
     if owner is not None and not owner.revoked:
         members = _exchanged(members, replace(owner, revoked=_now()))
-    called = "" if owner is None else owner.called
-    mark = key_fingerprint(key.identity)
-    return (*members, Member(key.name, key.identity, mark, called))
+    made = Member(key.name, key.identity, key_fingerprint(key.identity))
+    if owner is not None:  # what was agreed was agreed with the site
+        made = replace(made, called=owner.called, max_rows=owner.max_rows)
+    return (*members, made)
+
+
+def _capped(
+    members: tuple[Member, ...], key: EnrolledKey, max_rows: int
+) -> tuple[Member, ...]:
+    """Return the members, of whom the owner of a key has so many rows at most."""
+    (own,) = (m for m in members if m.identity == key.identity)
+    return _exchanged(members, replace(own, max_rows=max_rows))
 
 
 def _owner(members: tuple[Member, ...], name: str) -> Member | None:

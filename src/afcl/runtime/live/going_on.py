@@ -65,10 +65,12 @@ def serve_folder(
         return
     whose = KeyDoor(plan.members(folder), folder).name_at if plan.signed else _nobody
     watch = Watch(engine, plan.run, plan.standing, clock, sleep, whose)
+    # Patiently: the process before this one may still be writing its last lines.
     alone = occupied(folder, "coordinator", name=LOCK, patience=LAST)
     with alone, Heartbeat(folder):
         state = State.read(folder)
         while True:
+            # Stopped in the middle of an answer: that one first, from its journal.
             if not state.finished:
                 state = _answer(engine, folder, plan, state, watch.recalled)
             if plan.standing.answers and state.number >= plan.standing.answers:
@@ -95,9 +97,11 @@ def _answer(
         answers.write(folder, state.number)
         return answers.described()
 
+    # Stopped after the answer and before it was published: only that is left to do.
     if not (own / RESULT).is_file():
         replace(
             plan,
+            # A run of its own: sites count, sign and remember by run.
             run=run_name(plan.run, state.number),
             serve_end=0.0,
             standing=None,
@@ -117,6 +121,7 @@ def _answer(
     found = replace(state, newest=state.number, stage=WAITING, reason="")
     found.write(folder)
     if state.newest:
+        # Only when the next one is in place: there is always one answer.
         Answers.drop(folder, state.newest)
     return found
 
@@ -136,7 +141,7 @@ class Watch:
     #: next one's clusters, and in memory alone.
     recalled: Answered | None = None
     #: The news of every site by name, and where it is.
-    _heard: dict[str, tuple[int, News]] = field(default_factory=dict)
+    _news: dict[str, tuple[int, News]] = field(default_factory=dict)
     #: Questions under way: who was asked, and when.
     _asked: dict[Ticket, tuple[int, float]] = field(default_factory=dict)
     #: Who can be reached, and since when the others cannot, by name.
@@ -146,8 +151,9 @@ class Watch:
     def until_there_is_a_reason(self, folder: Path, state: State) -> State:
         """Wait; return the state in which the next answer begins."""
         since, due = self.clock(), None
-        self._heard.clear()
+        self._news.clear()
         self._asked.clear()  # what was under way has come back during the answer
+        # During an answer nobody was asked for news: absence counts from now.
         self._away_since.clear()
         while True:
             self._look()
@@ -156,6 +162,8 @@ class Watch:
             if reason:
                 due = self.clock() if due is None else due
                 here, away = self._presence(answers)
+                # Changes come in heaps: one answer for all of them costs the sites one
+                # run.
                 if not away and self.clock() - due >= self.standing.quiet:
                     return _next(folder, state, reason, here, self._known())
                 waits = replace(state, stage=PENDING, waiting_for=tuple(away))
@@ -180,6 +188,7 @@ class Watch:
         self._asked = {
             ticket: (address, since)
             for ticket, (address, since) in self._asked.items()
+            # An engine may lose a question; who does not answer is asked again.
             if address in self._nodes and now - since < LATE
         }
         busy = {address for address, _ in self._asked.values()}
@@ -199,7 +208,7 @@ class Watch:
         if not isinstance(news, News) or news.run != self.federation:
             return
         if self.whose(asked[0]) in (None, news.name):  # nobody tells another's news
-            self._heard[news.name] = (asked[0], news)
+            self._news[news.name] = (asked[0], news)
 
     def _reason(
         self, folder: Path, state: State, answers: Answers, since: float
@@ -211,9 +220,10 @@ class Watch:
             return "asked for"
         if self.standing.every and self.clock() - since >= self.standing.every:
             return "the time has come"
-        for name, (_, news) in sorted(self._heard.items()):
+        for name, (_, news) in sorted(self._news.items()):
             if state.has_forgotten(name):
                 continue
+            # A site says that rows changed, never which or how many.
             if news.changed:
                 return f"the rows of {name} have changed"
             if name not in answers.clients and news.begun < state.number:
@@ -224,7 +234,7 @@ class Watch:
         """Return who of the last answer is here, and who is away and waited for."""
         here, away = [], []
         for name in answers.clients:
-            if name in self._heard and self._heard[name][0] in self._nodes:
+            if name in self._news and self._news[name][0] in self._nodes:
                 self._away_since.pop(name, None)
                 here.append(name)
                 continue
@@ -239,16 +249,16 @@ class Watch:
         It is beyond ours where this folder was put back from an older copy. One site
         alone may say what it likes.
         """
-        begun = sorted(news.begun for _, news in self._heard.values())
+        begun = sorted(news.begun for _, news in self._news.values())
         return begun[-2] if len(begun) > 1 else 0
 
     def tell_the_end(self) -> None:
         """Tell everybody who is here that there will be no further answer."""
         over = encode(AskNews(self.federation, over=True))
-        told = {self.engine.send(address, over) for address in self.engine.nodes()}
+        tickets = {self.engine.send(address, over) for address in self.engine.nodes()}
         for _ in range(LAST_LOOKS):
-            told -= {answer.ticket for answer in self.engine.poll()}
-            if not told:
+            tickets -= {answer.ticket for answer in self.engine.poll()}
+            if not tickets:
                 return
             self.sleep(1.0)
             self.engine.nodes()
@@ -265,6 +275,7 @@ def _next(
     number = max(state.number, known) + 1
     (folder / REQUESTS / RENEW).unlink(missing_ok=True)
     begun = State(number, state.newest, RUNNING, reason, here, (), state.forgotten)
+    # Before anybody is asked: the number must not be used twice.
     begun.write(folder)
     return begun
 

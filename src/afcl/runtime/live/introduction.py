@@ -12,6 +12,7 @@ from afcl.core.terms import CLEAR, DECLARED, HASHED, AskAnnouncement
 from afcl.exceptions import RejectedMessage
 from afcl.gaps import KEEPING
 from afcl.privacy.identity import announcement, identity_of, private_key, sign
+from afcl.privacy.ledger import groups_of
 from afcl.privacy.levels import parse_level
 from afcl.runtime.live.announcement import Announcement, announce, check, plain_units
 from afcl.runtime.live.level_names import mark_of, names_key, strictest
@@ -36,21 +37,24 @@ def introduction(
         rows, shown = own.shown(group)
         empty = set(own.source.columns) - set(own.held)
         units = {c: unit for c, unit in member.units.items() if c not in empty}
-        given = member.name, own.held, rows, units, asked.extremes, shown
-        return announce(*given, categories=own.kinds())
+        arguments = member.name, own.held, rows, units, asked.extremes, shown
+        return announce(*arguments, categories=own.kinds())
 
     if not asked.extremes:
         return _with_levels(member, own, asked, make())
     # Once for all runs and in one way: groups of other sizes differ by single rows.
-    of = f"groups of {group} rows" if group > 1 else "rows"
-    kept = replace(views, run="")(f"extremes and medians of {of}", make)
-    units = plain_units(kept.columns, member.units)
-    kept = replace(kept, name=member.name, units=units)
-    return _with_levels(member, own, asked, kept)
+    of = groups_of(group) if group > 1 else "rows"
+    announcement = replace(views, run="")(f"extremes and medians of {of}", make)
+    units = plain_units(announcement.columns, member.units)
+    announcement = replace(announcement, name=member.name, units=units)
+    return _with_levels(member, own, asked, announcement)
 
 
 def _with_levels(
-    member: Membership, own: SiteRows, asked: AskAnnouncement, said: Announcement
+    member: Membership,
+    own: SiteRows,
+    asked: AskAnnouncement,
+    announcement: Announcement,
 ) -> Announcement:
     """Return the announcement with what the site tells of its categories.
 
@@ -64,14 +68,17 @@ def _with_levels(
     least = max(member.min_cell, asked.group, insists.group)
     categories = own.categories(asked.categories, least, names, key)
     kinds = {each.name for each in categories}
-    blank = np.array([column in kinds for column in said.columns])[: said.low.shape[0]]
+    blank = np.array([column in kinds for column in announcement.columns])[
+        : announcement.low.shape[0]
+    ]
     low, high, middle = (
-        np.where(blank, np.nan, part) for part in (said.low, said.high, said.middle)
+        np.where(blank, np.nan, part)
+        for part in (announcement.low, announcement.high, announcement.middle)
     )
     mark = mark_of(member.names_key, key, asked.run) if names == HASHED else ""
     return check(
         replace(
-            said,
+            announcement,
             low=low,
             high=high,
             middle=middle,
@@ -84,12 +91,12 @@ def _with_levels(
 
 
 def signed(
-    member: Membership, asked: AskAnnouncement, said: Announcement
+    member: Membership, asked: AskAnnouncement, unsigned: Announcement
 ) -> Announcement:
     """Return the announcement that shows by the site's key that the name is its own."""
     if not member.key:
-        return said
+        return unsigned
     private = private_key(Path(member.key))
     message = announcement(asked.run, asked.challenge, member.name)
     signature = sign(private, message)
-    return replace(said, identity=identity_of(private), signature=signature)
+    return replace(unsigned, identity=identity_of(private), signature=signature)

@@ -68,7 +68,7 @@ def hashed(level: str, column: str, key: bytes) -> str:
     return HASH + _digits(key, f"{name_key(column)}\0{level_key(level)}")
 
 
-def told(level: str, column: str, names: str, key: bytes) -> str:
+def wire_name(level: str, column: str, names: str, key: bytes) -> str:
     """Return a level as it travels."""
     return hashed(level, column, key) if names == HASHED else level
 

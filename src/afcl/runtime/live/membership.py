@@ -64,6 +64,8 @@ class Membership:
         Fewest members of a cohort that it lets itself be summed with, fewest of them
         that hold rows of a group, and whether it stays with the first cohort, also if
         the coordinator says that somebody has dropped out.
+    contacts
+        Most steps of a run that it answers, where these are not sums.
     budget, runs
         The epsilon its rows may cost in all, and in how many runs something may be said
         of them that has no epsilon.
@@ -93,6 +95,8 @@ class Membership:
     stays, begun, answered
         Whether it takes part in answer after answer (then `run` is the federation), the
         number of the last one that began, and of the last one it has labels of.
+    max_rows
+        Rows that it may declare, as the coordinator says; 0: it has not.
     notes
         Lines for its owner on how its rows take part.
     described, hindered
@@ -123,6 +127,7 @@ class Membership:
     cohort: int = 3
     holders: int = 3
     one_cohort: bool = False
+    contacts: int = 3
     budget: float | None = None
     runs: int = 1
     home: str = ""
@@ -148,6 +153,7 @@ class Membership:
     stays: bool = False
     begun: int = 0
     answered: int = 0
+    max_rows: int = 0
     notes: tuple[str, ...] = ()
     described: bool = False
     hindered: str = ""
@@ -211,11 +217,11 @@ class Membership:
         """Let the site's own program say where the rows are."""
         if whole:
             raise InputError(f"{whole} needs all rows in memory: give --data a table")
-        told = (
+        table_options = (
             bool(self.columns or self.drop or self.numeric_only or self.id),
             bool(self.categories or self.date),
         )
-        if any(told) or self.missing != "error" or self.dialect != UNKNOWN:
+        if any(table_options) or self.missing != "error" or self.dialect != UNKNOWN:
             raise InputError(
                 "--columns, --drop, --missing, --id and the like are for tables: "
                 f"{self.data} is a program, let it choose"

@@ -133,7 +133,7 @@ def site_notes(agreement: SiteAgreement, site: Announcement) -> list[str]:
 
 def _unit_notes(agreement: SiteAgreement, site: Announcement) -> list[str]:
     """Note the columns that look as if they were in another unit."""
-    count = len(agreement.rows) - (site.name in agreement.rows)
+    count = len([name for name in agreement.rows if name != site.name])
     if count < OTHERS or not (agreement.stats.low.size and site.low.size):
         return []
     own = site.stats(agreement.numbers)

@@ -31,17 +31,25 @@ from afcl.runtime.spec import Finished
 
 #: How far a federation is.
 STANDING = "standing.json"
-#: All answers so far, in the folder of the newest.
-LINEAGE, CELLS = "lineage.json", "lineage.npz"
+#: All answers so far, in the folder of the newest,
+LINEAGE = "lineage.json"
+#: and their cells.
+CELLS = "lineage.npz"
 #: What the coordinator is asked to do, a file each.
 REQUESTS = "requests"
 #: The request for a new answer.
 RENEW = "renew"
 #: Requests to forget a site begin with this.
 FORGET = "forget-"
-#: Stages: an answer is being found; nothing is to be done; one is due and somebody is
-#: waited for; there will be no further one.
-RUNNING, WAITING, PENDING, OVER = "running", "waiting", "pending", "over"
+# Stages of a federation.
+#: An answer is being found.
+RUNNING = "running"
+#: Nothing is to be done.
+WAITING = "waiting"
+#: An answer is due, and somebody is waited for.
+PENDING = "pending"
+#: There will be no further answer.
+OVER = "over"
 
 
 @dataclass(frozen=True)
@@ -198,9 +206,9 @@ class Answers:
         roster = [*self.roster, *[""] * (max(names) + 1 - len(self.roster))]
         for client, name in names.items():
             roster[client] = name
-        heard = [names[client] for client in sorted(finished.tallies)]
+        answered = [names[client] for client in sorted(finished.tallies)]
         sizes = [round(size) for size in clustering.sizes.tolist()]
-        lineage = self.lineage.followed(last, sizes, heard, number)
+        lineage = self.lineage.followed(last, sizes, answered, number)
         return Answers(lineage, tuple(roster))
 
     def without(self, name: str) -> Answers:
@@ -328,8 +336,8 @@ def _withdraw(own: Path, names: tuple[str, ...]) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-    kept = {"answer": number, "withdrawn": True, "cluster_names": list(names)}
-    write_result_file(own, kept, private=True)
+    content = {"answer": number, "withdrawn": True, "cluster_names": list(names)}
+    write_result_file(own, content, private=True)
 
 
 def _withdraw_newest(folder: Path) -> None:
@@ -337,7 +345,7 @@ def _withdraw_newest(folder: Path) -> None:
     path = folder / RESULT
     if not path.is_file():
         return
-    kept = {name: read_result(folder)[name] for name in ("answer", "cluster_names")}
+    content = {name: read_result(folder)[name] for name in ("answer", "cluster_names")}
     for name in ("centers.csv", "path.csv", CELL_FILE, "report.html"):
         (folder / name).unlink(missing_ok=True)
-    write_result_file(folder, {**kept, "withdrawn": True}, private=True)
+    write_result_file(folder, {**content, "withdrawn": True}, private=True)

@@ -15,13 +15,12 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.core.terms import DECLARED, HASHED, MOST_LEVELS, Category, Terms
+from afcl.data.encoding import places_of, spread_out
 from afcl.data.features import (
     Embedding,
     Feature,
     Texts,
     level_key,
-    places_of,
-    spread_out,
 )
 from afcl.data.sites import SiteTable
 from afcl.data.tables import Table
@@ -30,7 +29,7 @@ from afcl.gaps import has_gaps
 from afcl.runtime.agreement import quoted
 from afcl.runtime.live.announcement import LONGEST
 from afcl.runtime.live.kinds import features_of
-from afcl.runtime.live.level_names import told
+from afcl.runtime.live.level_names import wire_name
 from afcl.runtime.live.spelling import called
 from afcl.runtime.site import shown_rows
 
@@ -159,7 +158,9 @@ class SiteRows:
             levels = [level for level, n in texts.levels.items() if n >= least]
         fit = [" ".join(level.split()) for level in levels]
         fit = [level for level in fit if level.isprintable() and len(level) <= LONGEST]
-        return tuple(told(level, column, names, key) for level in fit[:MOST_LEVELS])
+        return tuple(
+            wire_name(level, column, names, key) for level in fit[:MOST_LEVELS]
+        )
 
     def _levels(self, column: str) -> tuple[Feature, Floats]:
         """Return a column's levels and their places, also of one of numbers."""
@@ -223,7 +224,7 @@ class SiteRows:
         agreed = {level_key(level): i for i, level in enumerate(category.levels)}
         names = HASHED if category.hashed else ""
         at = [
-            agreed.get(level_key(told(level, column, names, key)), -1)
+            agreed.get(level_key(wire_name(level, column, names, key)), -1)
             for level in feature.levels
         ]
         # A place of -1 is that of no level, here and there.
@@ -238,5 +239,7 @@ class SiteRows:
         if not own or not category.hashed:
             return category.levels
         feature, _ = self._levels(own[0])
-        known = {told(level, own[0], HASHED, key): level for level in feature.levels}
+        known = {
+            wire_name(level, own[0], HASHED, key): level for level in feature.levels
+        }
         return tuple(known.get(level, level) for level in category.levels)

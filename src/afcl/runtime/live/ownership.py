@@ -87,6 +87,11 @@ class Ownership:
         known = None if self._door is None else self._door.name_at(address)
         return known or f"node {address}"
 
+    def most_rows(self, address: int, of_run: int) -> int:
+        """Return how many rows who is at an address may declare in this run."""
+        agreed = None if self._door is None else self._door.most_rows_at(address)
+        return of_run if agreed is None else min(agreed, of_run)
+
     def let_in(self, site: Announcement, client: ClientId) -> None:
         """Remember for good under which name and number a site was let in."""
         if self._door is not None:

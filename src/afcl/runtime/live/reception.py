@@ -98,6 +98,8 @@ class Reception:
         for client, address in self.roster.addresses.items():
             if address in lost and client not in self._gone:
                 self._lost.add(client)
+            # A key that was taken back must not come in again by the way of coming
+            # back.
             elif address in returned and not self._ownership.is_revoked(address):
                 self._is_back(client)
         self._part_with_lost()
@@ -106,6 +108,8 @@ class Reception:
         for answer in self.engine.poll():
             self._sort(answer)
         self._put_out_revoked()
+        # Engines lose messages when either side starts anew; sites know a question
+        # again.
         self._requests.send_again(self.roster.addresses, self._here)
         self._ask_who_is_new()
 
@@ -118,6 +122,7 @@ class Reception:
 
     def _part_with_lost(self) -> None:
         """Count the lost as gone while enough others are here; else wait for them."""
+        # With too few the run would go on to an answer that nobody wants.
         if not self._lost or len(self.present()) < self.min_clients:
             return
         for client in sorted(self._lost):
@@ -126,6 +131,7 @@ class Reception:
 
     def _go_on_without(self, client: ClientId) -> None:
         """Have the coordinator go on without a client, until it is back."""
+        # As an answer, so that it is journaled and replayed in its place.
         self._inbox.append(Failure(-1, client, "is gone", gone=True))
         self._requests.drop(client)
         self._gone.add(client)
@@ -141,11 +147,13 @@ class Reception:
 
     def _ask_who_is_new(self) -> None:
         """Ask who is new, and forget who is gone: it is asked again when it is back."""
+        # An engine does not say that a question was lost with its addressee.
         self._enquiries.keep(self._here)
         self._give_up(self._enquiries.awaited(self.patience))
         known = self.roster.announced.keys() | self._refused.keys()
         for address in sorted(self._here - known - self._enquiries.addresses):
-            self._enquiries.ask(address, self.request)
+            most = self._ownership.most_rows(address, self.request.max_rows)
+            self._enquiries.ask(address, self.request, most)
 
     def _sort(self, answer: Reply | Failure) -> None:
         """Hear an announcement, or hand an answer on to the coordinator."""
@@ -157,20 +165,22 @@ class Reception:
         client = self._requests.twice(answer.ticket)
         if client is not None:
             self._say("duplicate", client=client)
-        heard = self._requests.hear(answer)
-        if heard is None:
+        received = self._requests.hear(answer)
+        if received is None:
             return
-        told, contact = heard
-        aside = reason_aside(told)
+        result, contact = received
+        aside = reason_aside(result)
         if aside is not None:
-            told = Failure(told.ticket, told.client, aside)
-        self._gone.discard(told.client)
-        self._inbox.append(told)
+            # To the coordinator it is a client that does not answer; it may later.
+            result = Failure(result.ticket, result.client, aside)
+        self._gone.discard(result.client)
+        self._inbox.append(result)
         if aside is not None:
-            self._aside.add(told.client)
+            self._aside.add(result.client)
             if contact > 0:
-                self._go_on_without(told.client)
-        self._answers += contact > 0 and isinstance(told, Reply)
+                self._go_on_without(result.client)
+        if contact > 0 and isinstance(result, Reply):
+            self._answers += 1
 
     def _hear_announcement(self, address: int, answer: Reply | Failure) -> None:
         """Note who is there; who cannot announce itself is not asked again."""
@@ -178,6 +188,7 @@ class Reception:
             self._refuse(address, answer.reason, self._ownership.name_at(address))
             return
         try:
+            # A stranger's bytes: nobody has shown a key yet.
             payload = decode(answer.data, LARGEST_MESSAGE)
             site = check(payload, self.request.extremes)
             self._ownership.check(site, self._enquiries.challenges[address])
@@ -185,11 +196,13 @@ class Reception:
             self._refuse(address, str(error), self._ownership.name_at(address))
             return
         others = self.roster.namesakes(site.name)
+        # Who is here keeps its name; without keys the first one has it.
         if others & self._here - self._refused.keys():
             text = f"the name {site.name} is taken: choose another with --name"
             self._refuse(address, text, site.name)
             return
         for other in others:
+            # The same site at a new address, since its old one is gone.
             del self.roster.announced[other]
         if self._over and site.name not in self.roster.names.values():
             self._refuse(address, OVER, site.name)
@@ -199,6 +212,8 @@ class Reception:
             self._let_in(address)
         if self._over or self._agreement is None:
             return
+        # A latecomer fits what was agreed, or stays out: the box cannot change any
+        # more.
         reason, notes = admit(self._agreement, self.request, site)
         if reason is not None:
             self._refuse(address, reason, site.name)
@@ -243,6 +258,7 @@ class Reception:
 
     def _refuse(self, address: int, reason: str, name: str) -> None:
         """Tell a site why it is left out; it is not asked again."""
+        # So that it has no say in what is settled, and may announce itself anew.
         self.roster.announced.pop(address, None)
         self._tell_refused(address, reason, name)
 

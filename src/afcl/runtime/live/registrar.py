@@ -80,15 +80,15 @@ class Registrar:
         }
         #: What the engine has refused, and when to ask it once more.
         self._later: dict[str, float] = {}
-        self._told: set[tuple[Path, str]] = set()
+        self._reported: set[tuple[Path, str]] = set()
         self._refused: set[str] = set()
 
     def look(self) -> None:
         """Do what was asked for since the last time."""
         found = self._federation.bind()
         for path, why in found.skipped.items():
-            if (path, why) not in self._told:
-                self._told.add((path, why))
+            if (path, why) not in self._reported:
+                self._reported.add((path, why))
                 self._say(f"skipped {path}: {why}; enrol the site's .pub file anew")
         for key in found.keys:
             if key.identity not in self._known and self._is_time(key.identity):
@@ -125,7 +125,10 @@ class Registrar:
         self._known.add(key.identity)
         if address is not None:
             note_address(self._folder, key.identity, address)
-        self._say(f"enrolled {key.name}")
+        member = self._federation.of_key(key.identity)
+        most = 0 if member is None else member.max_rows
+        agreed = f", {most} rows at most" if most else ""
+        self._say(f"enrolled {key.name}{agreed}")
 
     def _put_out(self, member: Member) -> None:
         """Cut the line of a revoked site, when it has had time to hear why."""

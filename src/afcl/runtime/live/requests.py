@@ -75,8 +75,12 @@ class Requests:
         for request in list(self._of.values()):
             address = where[request.client]
             if request.due <= now and address in here:
+                # Twice as long each time: a site may compute for hours, and the
+                # question is not small.
                 request.wait = min(2 * request.wait, SELDOM)
                 request.due = now + request.wait
+                # The old ticket stays: either may bring the answer, and only the first
+                # counts.
                 self._tickets[self._engine.send(address, request.data)] = request
 
     def hurry(self, client: ClientId) -> None:
@@ -100,13 +104,14 @@ class Requests:
         if request is None:
             return None
         if isinstance(answer, Failure) and answer.lost:
+            # The engine has lost it, not the site: asked again soon, but not in a loop.
             request.due = min(request.due, self._clock() + SOON)
             return None
         self._answered[answer.ticket] = request.client
         self._retire(request)
         del self._of[request.client]
-        told = replace(answer, ticket=request.ticket, client=request.client)
-        return told, request.contact
+        renamed = replace(answer, ticket=request.ticket, client=request.client)
+        return renamed, request.contact
 
     def twice(self, ticket: Ticket) -> ClientId | None:
         """Return who has answered with a ticket before, None if nobody has."""

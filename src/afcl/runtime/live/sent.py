@@ -91,6 +91,7 @@ def record_refusal(folder: Path, request: bytes, text: str) -> None:
     try:
         member = open_membership(folder)
     except InputError:
+        # Even a site whose folder cannot be read writes down what it says.
         member = Membership("", "")
     home = Path(member.home) if member.home else home_folder()
     _record(folder, home, member, _run_of(request), REFUSAL, "", text.encode())
@@ -164,6 +165,7 @@ def _record(
     try:
         if kept:
             write_whole(folder / kept, content)
+        # In the home as well: the folder of a run may be deleted.
         _append(dict.fromkeys([folder / SENT, home / SENT]), asdict(entry))
     except OSError as error:
         raise NothingSent(
@@ -178,6 +180,7 @@ def _append(paths: Iterable[Path], entry: dict[str, Any]) -> None:
     for path in paths:
         make_folder(path.parent)
         with alone(path), open(path, "a+b", opener=owner_only) as file:
+            # A power cut may have left half a line, which would spoil this one too.
             if file.tell() and not _ends_a_line(file):
                 file.write(b"\n")
             file.write(line)

@@ -42,6 +42,7 @@ from afcl.runtime.results import (
     write_text,
 )
 from afcl.runtime.spec import Finished, Spec
+from afcl.runtime.splitting import splitting_columns
 from afcl.trace import TraceFile
 
 #: What the run is, written before it begins.
@@ -303,8 +304,8 @@ def _result(
     plan: RunPlan, finished: Finished, names: Mapping[ClientId, str]
 ) -> dict[str, Any]:
     """Return the content of ``result.json`` at the server, who knows no labels."""
-    heard = sorted(finished.tallies)
-    sites = [describe_site(finished, client, names[client]) for client in heard]
+    clients = sorted(finished.tallies)
+    sites = [describe_site(finished, client, names[client]) for client in clients]
     columns, parameters = finished.terms.columns, plan.parameters or {}
     agreed = finished.terms.categories or ()
     features = features_of(agreed)
@@ -315,6 +316,7 @@ def _result(
         asdict(each) if each.hashed else {"name": each.name, "levels": each.levels}
         for each in agreed
     ]
+    result["suspicions"] = [asdict(found) for found in splitting_columns(result)]
     return result
 
 
@@ -324,6 +326,6 @@ def _farewell(finished: Finished, result: Mapping[str, Any]) -> Finish:
     The tree, the cells and what is told of every cluster by them stay here too: they
     count rows, finer than any cluster.
     """
-    own = ("sites", "tree", "cells", "profiles", "notes", "history")
+    own = ("sites", "tree", "cells", "profiles", "notes", "history", "suspicions")
     shown = json.dumps({k: v for k, v in result.items() if k not in own})
     return Finish(finished.terms, Answer.of(finished.clustering), shown)

@@ -168,8 +168,8 @@ def _declared(request: AgreementRequest) -> tuple[str, ...]:
 def _named(request: AgreementRequest) -> tuple[str, ...]:
     """Return the columns whose spelling the coordinator has chosen."""
     bounded = request.scale if isinstance(request.scale, Mapping) else ()
-    given = (*(request.columns or ()), *bounded, *_declared(request))
-    return tuple(dict.fromkeys(given))
+    names = (*(request.columns or ()), *bounded, *_declared(request))
+    return tuple(dict.fromkeys(names))
 
 
 def _fitting(

@@ -14,9 +14,15 @@ from afcl.runtime.live.server import PLAN, RunPlan, read_failure
 from afcl.runtime.results import RESULT, RUN
 from afcl.trace import RunHistory
 
-#: The states; the last four are those in which nobody works on the run.
-WAITING, RUNNING, STARTING = "waiting", "running", "starting"
-PROBABLY_DEAD, STOPPED, FAILED, DONE = "silent", "stopped", "failed", "done"
+# The states of a run.
+WAITING = "waiting"
+RUNNING = "running"
+STARTING = "starting"
+# In those that follow nobody works on it.
+PROBABLY_DEAD = "silent"
+STOPPED = "stopped"
+FAILED = "failed"
+DONE = "done"
 
 #: Answers of a client before its run can end, the hello apart.
 ANSWERS = 2

@@ -81,6 +81,7 @@ def place_for(folder: Path, member: Membership, run: str, begins: bool) -> Membe
     own = answer_folder(folder, number)
     if number == member.begun and (own / SITE).is_file():
         return MemberPlace(own, open_membership(own))
+    # Going back to an older answer would let it be asked beyond its limits.
     if number <= member.begun or not begins:
         raise RejectedMessage(
             f"{member.name} is at answer {member.begun}, this is a request of {number}"
@@ -117,6 +118,7 @@ def publish(folder: Path, place: MemberPlace, run: str) -> None:
     if not number or not (place.folder / RESULT).is_file():
         return
     for name in (LABELED, RESULT):
+        # Put in place whole: people may be reading the last answer.
         part = folder / f"{name}.part"
         shutil.copyfile(place.folder / name, part)
         part.replace(folder / name)
@@ -138,6 +140,8 @@ def _changed(own: Path, member: Membership) -> bool:
     They are read only if their files are not as they were.
     """
     before = open_membership(own).fingerprint
+    # By sizes and times first: reading a large table every few seconds would be too
+    # much.
     if not before or _seen(member) == _kept_seen(own):
         return False
     if member.own_rows().source.fingerprint() != before:

@@ -15,8 +15,10 @@ from afcl._typing import Ints
 from afcl.core.terms import Finish, Terms
 from afcl.data.features import Feature
 from afcl.data.tables import Table
+from afcl.gaps import has_gaps
 from afcl.methods import get_method
 from afcl.runtime.codec import decode
+from afcl.runtime.gap_files import describe_gaps, gaps_in
 from afcl.runtime.live.answers import forget
 from afcl.runtime.live.facts import read_facts
 from afcl.runtime.live.kinds import features_of
@@ -39,7 +41,7 @@ def take_home(folder: Path, member: Membership, own: SiteRows, asked: Finish) ->
     """Label the site's own rows, and write what it takes home."""
     if (folder / RESULT).is_file():
         return
-    source, given = own.source, given_rows(member, own, asked.terms)
+    source, in_terms = own.source, given_rows(member, own, asked.terms)
     memory = folder / MEMORY
     known = decode(memory.read_bytes()) if memory.is_file() else None
     clustering = asked.answer.clustering()
@@ -53,7 +55,7 @@ def take_home(folder: Path, member: Membership, own: SiteRows, asked: Finish) ->
 
     client = asked.terms.client
     label = partial(method.label, clustering, memory=known, client=client)
-    site = Site(given.rows, given.columns, missing=member.gaps)
+    site = Site(in_terms.rows, in_terms.columns, missing=member.gaps)
     if isinstance(source, Table):
         rows = site.to_label(asked.terms, clustering.landmarks)
         (labels,) = counted([label(rows.table())])
@@ -72,11 +74,22 @@ def take_home(folder: Path, member: Membership, own: SiteRows, asked: Finish) ->
     }
     if site.set_aside:
         result["site"]["set_aside"] = site.set_aside
+    result["site"] |= _gaps(site, asked.terms, result)
     if member.hindered and not member.described:
         result["site"]["took_no_part"] = member.hindered
     write_result_file(folder, result, private=True)
     keep_membership(folder, replace(member, state=DONE))
     forget(folder)
+
+
+def _gaps(site: Site, terms: Terms, result: dict[str, Any]) -> dict[str, Any]:
+    """Return which of its cells had no value, and how many of them were filled."""
+    if not isinstance(site.rows, np.ndarray) or not has_gaps(site.rows):
+        return {}
+    places = [site.columns.index(name) for name in terms.columns]
+    rows = site.rows[:, places] if places else site.rows
+    named = result["columns"], tuple(map(Feature.of, result["features"]))
+    return describe_gaps(gaps_in(rows, *named), site.filled, *named)
 
 
 def _by_its_names(member: Membership, own: SiteRows, terms: Terms) -> dict[str, Any]:

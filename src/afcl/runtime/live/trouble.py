@@ -57,8 +57,8 @@ def for_the_other_side(error: BaseException) -> str:
     >>> for_the_other_side(RejectedMessage("a site takes part in one run only"))
     'a site takes part in one run only'
     """
-    told = isinstance(error, RejectedMessage) and error.__cause__ is None
-    return plain(str(error)) if told else KEPT_HERE
+    is_refusal = isinstance(error, RejectedMessage) and error.__cause__ is None
+    return plain(str(error)) if is_refusal else KEPT_HERE
 
 
 def _recorded(folder: Path, request: bytes, text: str) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,20 +66,27 @@ class Views:
     ) -> KeptT:
         """Return what was said before, or make it, pay for it and keep it."""
         purpose = f"{what} ({self.within})" if self.within else what
+        # By the rows and not by the run: another run gets the same view, which tells
+        # nothing new.
         content = f"{self.data.rows[0]} {purpose}"
         path = self.folder / hashlib.sha256(content.encode()).hexdigest()
         with alone(path):
             if self.ledger.times(self.data, purpose) and path.is_file():
                 kept: KeptT = _opened(path)
                 return kept
+            with self._refusing():
+                # What is refused is not even made.
+                self.ledger.check(self.data, purpose, cost, self.run)
             made = make()
+            # Kept first, paid then, sent last: lost views would have to be paid for
+            # again.
             self._put(path, encode(made))
             try:
-                self.ledger.again(self.data, purpose, cost, self.run)
-            except BaseException as error:
+                with self._refusing():
+                    self.ledger.again(self.data, purpose, cost, self.run)
+            except BaseException:
+                # What was not paid for must not lie there as if it had been.
                 path.unlink()
-                if isinstance(error, Overdrawn):
-                    raise RejectedMessage(f"{self.site}: {error}") from None
                 raise
             return made
 
@@ -86,10 +94,22 @@ class Views:
         """Account for something of which every word is new, once a run."""
         purpose = f"{what} in run {self.run}"
         if not self.ledger.times(self.data, purpose):
-            try:
+            with self._refusing():
                 self.ledger.charge(self.data, purpose, run=self.run)
-            except Overdrawn as error:
-                raise RejectedMessage(f"{self.site}: {error}") from None
+
+    def one_size(self, group: int) -> None:
+        """Refuse groups of another size than were told before (0: there are none)."""
+        if group:
+            with self._refusing():
+                self.ledger.check_groups(self.data, group)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Say whose rows may not be described."""
+        try:
+            yield
+        except Overdrawn as error:
+            raise RejectedMessage(f"{self.site}: {error}") from None
 
     def _put(self, path: Path, content: bytes) -> None:
         try:
