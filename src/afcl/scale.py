@@ -23,6 +23,8 @@ from afcl.exceptions import InputError
 
 #: Up to so many features, columns are gone through one by one.
 NARROW = 8
+#: Numbers that are compared in one go.
+LINE = 1024
 #: The middle of the box, in agreed units.
 MIDDLE = 0.5
 #: How far from the middle the walls are of a box that has some: a quarter of a width
@@ -155,10 +157,27 @@ def ranges_of(X: Floats, extremes: bool = True, shown: Floats | None = None) -> 
     if shown.size and np.isnan(shown.min()):
         return Ranges(n, d, *_known_extremes(shown))
     if d > NARROW:
-        return Ranges(n, d, shown.min(axis=0), shown.max(axis=0))
+        ends = (_along_lines(shown, np.minimum), _along_lines(shown, np.maximum))
+        return Ranges(n, d, *ends)
     low = np.array([column.min() for column in shown.T], dtype=shown.dtype)
     high = np.array([column.max() for column in shown.T], dtype=shown.dtype)
     return Ranges(n, d, low, high)
+
+
+def _along_lines(X: Floats, extreme: np.ufunc) -> Floats:
+    """Return an extreme of every column.
+
+    Rows are put together to long lines first: NumPy goes through these much faster.
+    """
+    n, d = X.shape
+    together = max(1, LINE // d)
+    lines = n // together
+    if lines > 1 and X.flags.c_contiguous:
+        long = X[: lines * together].reshape(lines, together * d)
+        few = extreme.reduce(long, axis=0).reshape(together, d)
+        X = np.concatenate([few, X[lines * together :]])
+    found: Floats = extreme.reduce(X, axis=0)
+    return found
 
 
 def _known_extremes(X: Floats) -> tuple[Floats, Floats]:

@@ -2,14 +2,17 @@
 """`afcl run --stream` and folders as sites, as a user meets them."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import polars as pl
 import pytest
 
 from afcl.cli import main
-from afcl.data import parquet, sites, stream, texts
+from afcl.data import parquet, passing, sites, sniff, stream, texts
 from afcl.data.synthetic import make_sd1
+from afcl.kernels import assign
+from afcl.runtime import results
 
 
 @pytest.fixture(autouse=True)
@@ -130,3 +133,91 @@ def test_how_rows_are_read_may_change_when_a_site_comes_back(capsys, here):
     assert code == 0
     assert "result already" in out
     assert "1 row of" in err
+
+
+# ------------------------------------------------------------------ new rows
+
+
+@pytest.fixture
+def done(capsys, monkeypatch):
+    """A finished run, and parts of a size that is usual for what is read later."""
+    assert call(capsys, *RUN, "a", "--no-stream")[0] == 0
+    monkeypatch.setattr(texts, "BLOCK_BYTES", 1 << 15)
+
+
+def many_rows(n, seed):
+    rng = np.random.default_rng(seed)
+    return pl.DataFrame(rng.random((n, 2)), schema=["v", "u"]).with_columns(
+        name=pl.Series([f"row {i}" for i in range(n)])
+    )
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "folder"])
+def test_new_rows_are_labelled_in_parts_of_bounded_memory(
+    done, kind, capsys, here, seed, monkeypatch
+):
+    n = 200_000
+    monkeypatch.setattr(parquet, "BATCH", 2000)
+    monkeypatch.setattr(results, "LINES", 1000)
+    monkeypatch.setattr(sniff, "LOOKED_AT", 1 << 15)
+    rows = many_rows(n, seed)
+    new = here / f"new.{kind}"
+    if kind == "folder":
+        new.mkdir()
+        rows[: n // 2].write_csv(new / "1.csv")
+        rows[n // 2 :].write_csv(new / "2.csv")
+    else:
+        getattr(rows, f"write_{kind}")(new)
+    call(capsys, "predict", "a", "north.parquet", "--out", "w.csv")  # all is loaded
+    tracemalloc.start()
+    code, out, _ = call(capsys, "predict", "a", new, "--id", "name", "--out", "l.csv")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (code, out) == (0, "200,000 labels are in l.csv.\n")
+    assert peak < 8 * n  # half of what the rows would take
+    found = pl.read_csv("l.csv")
+    assert found.columns == ["name", "cluster"]
+    assert found["name"].to_list() == rows["name"].to_list()
+    result = json.loads((here / "a" / "result.json").read_text())
+    low, span = (np.array(result["scale"][name]) for name in ("low", "span"))
+    X = (rows.select("u", "v").to_numpy() - low) / span
+    centers = (np.array(result["centers"]) - low) / span
+    assert found["cluster"].to_list() == assign(X, centers)[0].tolist()
+    _, printed, _ = call(capsys, "predict", "a", new, "--id", "name")
+    assert printed == (here / "l.csv").read_text()
+
+
+def test_of_rows_one_of_which_is_wrong_nothing_is_told(done, capsys, here, seed):
+    many_rows(20_000, seed).write_csv("new.csv")
+    with open("new.csv", "a") as file:
+        file.write("1,oops,last\n")
+    (here / "l.csv").write_text("before")
+    for told in ((), ("--out", "l.csv")):
+        code, out, err = call(capsys, "predict", "a", "new.csv", *told)
+        assert (code, out) == (2, "")
+        assert "column 'u', row 20001 is 'oops'" in err
+        assert "the run had numbers there" in err
+    assert (here / "l.csv").read_text() == "before"
+    assert not list(here.glob("*.part"))
+
+
+def test_rows_that_are_left_out_have_no_label(done, capsys):
+    with open("new.csv", "w") as file:
+        file.write("u,v\n" + "1,2\n3,\n" * 9000)
+    code, out, err = call(capsys, "predict", "a", "new.csv", "--missing", "drop")
+    assert code == 0
+    assert out.split()[1::2].count("-1") == 0
+    assert set(out.split()[2::2]) == {"-1"}
+    assert "9000 rows of 18000 dropped for missing values" in err
+
+
+def test_parquet_without_pyarrow_is_read_at_once(done, capsys, monkeypatch):
+    _, parted, _ = call(capsys, "predict", "a", "north.parquet")
+    monkeypatch.setattr(passing, "can_stream_parquet", lambda: False)
+    assert call(capsys, "predict", "a", "north.parquet") == (0, parted, "")
+
+
+def test_an_unknown_way_with_gaps_is_refused(done, capsys):
+    code, out, err = call(capsys, "predict", "a", "north.parquet", "--missing", "fil")
+    assert (code, out) == (2, "")
+    assert "missing is 'fil'; use 'error', 'drop', 'impute' or 'available'" in err

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from afcl.core import cohort_answers
 from afcl.core.cells import cells_of
 from afcl.core.cohort_answers import (
     SeedSums,
@@ -28,6 +29,7 @@ from afcl.core.tasks import (
     Threshold,
 )
 from afcl.exceptions import InputError
+from afcl.kernels import assign
 
 #: Two seeds, and two finer ones inside the first of them.
 OUTER = coarse(np.array([[0.0], [1.0]]))
@@ -359,3 +361,35 @@ def test_one_group_divided_among_many_seeds(seed):
     assert np.array_equal(
         groups_of(X, (whole, coarse(seeds))), groups_of(X, (coarse(seeds),))
     )
+
+
+@pytest.mark.parametrize("k", [6, 300])
+def test_wide_rows_in_memory_are_looked_for_once_among_the_first_seeds(
+    k, seed, monkeypatch
+):
+    rng = np.random.default_rng(seed)
+    X, seeds = rng.random((900, 9)), rng.random((k, 9))
+    plain, moved = coarse(seeds), coarse(seeds + 0.01)
+    inner = SeedPartition(
+        rng.random((2 * k, 9)), np.arange(2 * k) // 2, np.arange(2 * k)
+    )
+    looked = []
+
+    def counted(points, centers):
+        looked.append(centers.shape)
+        return assign(points, centers)
+
+    monkeypatch.setattr(cohort_answers, "assign", counted)
+    asked = [
+        (Question(COUNT, (plain,)), 1),
+        (Question(COUNT, (plain, inner)), 1),
+        (Question(SUM, (plain, inner)), 1),
+        (Question(COUNT, (moved, inner)), 2),
+        (Question(COUNT, (moved,)), 2),
+    ]
+    known = SeedSums()
+    for question, times in asked:
+        found = numbers_for(question, X, known=known)
+        assert len(looked) == times
+        assert found.tolist() == numbers_for(question, single(X)).tolist()
+        del looked[times:]  # of the cells

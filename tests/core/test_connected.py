@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afcl.core import connected as module
-from afcl.core.chains import Chains
+from afcl.core.chains import Chains, neighbours
 from afcl.core.connected import (
     CERTAIN,
     DOUBTLESS,
@@ -27,6 +27,7 @@ from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import PathLevel
 from afcl.core.stability import resampled
+from afcl.kernels import squared_distances
 
 ASKED = DefaultParams(shape="connected")
 AUTO = DefaultParams(shape="auto")
@@ -406,3 +407,20 @@ def test_a_hollow_by_hand():
 def test_nothing_leads_through_the_deepest_hollow():
     chains = Chains.of(cells_at(two_chains()))
     assert least_hollow(chains, np.repeat([0, 1], 10)) == DEEPEST
+
+
+@pytest.mark.parametrize("m", [2, 9, 40])
+def test_of_several_as_far_the_first_are_neighbours(m, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, (m, 2)).astype(float)  # many tie
+    squares = squared_distances(X, X)
+    order = np.argsort(squares, axis=1, kind="stable")[:, :5]
+    expected = np.zeros((m, m), dtype=bool)
+    expected[np.arange(m)[:, None], order] = True
+    found = neighbours(squares, 4)
+    assert np.array_equal(found, found.T)
+    assert not found.diagonal().any()
+    np.fill_diagonal(expected, False)
+    assert found[expected].all()
+    # Beyond these only the links of a tree over all, of both sides.
+    assert np.triu(found & ~expected & ~expected.T).sum() <= m - 1

@@ -267,3 +267,12 @@ def test_where_extremes_are_beyond_all_measure():
         ([0.0, 10.0], [1.0, 1e308], [False, True]),
     ):
         assert box.far_out(np.array(low), np.array(high)).tolist() == far
+
+
+@pytest.mark.parametrize("n", [1, 2, 113, 114, 227, 1000])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_extremes_of_wide_tables(n, order, seed):
+    X = np.asarray(np.random.default_rng(seed).normal(size=(n, 9)), order=order)
+    found = ranges_of(X)
+    assert np.array_equal(found.low, X.min(axis=0))
+    assert np.array_equal(found.high, X.max(axis=0))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import afcl
+from afcl.kernels.sweeping import nothing_swept
 
 CALLEE = """
 from afcl.kernels.compiling import compiled
@@ -33,6 +35,8 @@ ASK = (
     "from afcl.kernels.caller import twice; print(twice(10)); "
     "print(sum(twice.stats.cache_hits.values()))"
 )
+#: What a compiler knows of NumPy.
+KNOWS = "import sys; print(int('numba.np.arraymath' in sys.modules))"
 
 
 class Copied:
@@ -55,7 +59,7 @@ class Copied:
         """Write the callee, and leave the caller as it is."""
         (self.kernels / "callee.py").write_text(CALLEE.format(step))
 
-    def ask(self, **variables: str) -> list[int]:
+    def ask(self, command: str = ASK, **variables: str) -> list[int]:
         """Return the result in a new process, and how often the disk had the code."""
         kept = {
             name: value
@@ -65,7 +69,7 @@ class Copied:
         home = str(self.folder / "home")
         where = {"PYTHONPATH": str(self.folder), "HOME": home, "XDG_CACHE_HOME": home}
         done = subprocess.run(
-            [sys.executable, "-c", ASK],
+            [sys.executable, "-c", command],
             env={**kept, **where, **variables},
             capture_output=True,
             text=True,
@@ -117,3 +121,21 @@ def test_several_processes_at_once(copied):
 def test_without_the_compiler(copied):
     with pytest.raises(subprocess.CalledProcessError):  # a plain function: no `stats`
         copied.ask(NUMBA_DISABLE_JIT="1")
+
+
+def test_code_on_disk_is_loaded_without_a_compilers_knowledge(copied):
+    command = f"{ASK}; {KNOWS}"
+    assert copied.ask(command) == [12, 0, 1]
+    assert copied.ask(command) == [12, 1, 0]
+
+
+@pytest.mark.parametrize("swept", [True, False])
+def test_nothing_is_swept_while_loading(swept):
+    was = gc.isenabled()
+    (gc.enable if swept else gc.disable)()
+    try:
+        with nothing_swept():
+            assert not gc.isenabled()
+        assert gc.isenabled() == swept
+    finally:
+        (gc.enable if was else gc.disable)()

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +21,12 @@ from afcl.cli.tables import (
     split_lists,
     table_options,
 )
+
+if TYPE_CHECKING:
+    from afcl._typing import Floats, Ints
+
+#: Bytes of labels that are kept in memory until all can be printed.
+SPOOLED = 1 << 22
 
 Folder = Annotated[
     Path, typer.Argument(help="Folder of a finished run.", metavar="DIR")
@@ -49,18 +57,12 @@ def predict(
     null: Null = [],
 ) -> None:
     """Label new rows by the clusters of a finished run (CSV, column `cluster`)."""
-    from afcl.data import read_sites
     from afcl.data.cells import NotNumbers
     from afcl.data.features import Embedding
+    from afcl.data.passing import open_rows
     from afcl.exceptions import InputError
     from afcl.gaps import KEEPING, completed
-    from afcl.runtime.results import (
-        box_of,
-        embedding_of,
-        label_lines,
-        read_result,
-        write_text,
-    )
+    from afcl.runtime.results import box_of, embedding_of, label_lines, read_result
     from afcl.runtime.shape_files import places_in
 
     result = read_result(folder)
@@ -74,23 +76,42 @@ def predict(
     if missing is None:
         before = result["parameters"].get("missing")
         typed["missing"] = before if before in KEEPING else "error"
-    options = {**table_options(typed), "columns": result["columns"]}
+    options = table_options(typed)
     # What was a number then is one now, and no category of its own.
     known = embedding_of(result) or Embedding(tuple(result["columns"]), ())
+
+    def label(rows: Floats) -> Ints:
+        return places.label(completed(box.scale(rows), places.means))
+
     try:
-        sites = read_sites(one_site=[new], **options, embedding=known)
+        rows = open_rows(
+            new,
+            known,
+            options["missing"],
+            dialect=options["dialect"],
+            id_column=options["id_column"],
+        )
+        _tell(label_lines(rows.labels(label), rows.ids), out)
     except NotNumbers as error:
         raise InputError(
             f"{error.where}; the run had numbers there: correct it"
         ) from None
-    for note in sites.notes:
+    for note in rows.notes:
         print(f"note: {note}", file=sys.stderr)
-    (table,) = sites.tables
-    rows = completed(box.scale(table.values), places.means)
-    labels = table.in_input_order(places.label(rows))
-    text = "".join(label_lines(labels, table.ids))
-    if out is None:
-        typer.echo(text, nl=False)
-    else:
-        write_text(out, text)
-        typer.echo(f"{labels.shape[0]:,} labels are in {out}.")
+    if out is not None:
+        typer.echo(f"{rows.n_rows:,} labels are in {out}.")
+
+
+def _tell(lines: Iterable[str], out: Path | None) -> None:
+    """Write or print text that is made part by part, all of it or nothing."""
+    from afcl.runtime.results import write_parts
+
+    if out is not None:
+        write_parts(out, lines)
+        return
+    with SpooledTemporaryFile(SPOOLED, "w+", encoding="utf-8", newline="") as spool:
+        for line in lines:
+            spool.write(line)
+        spool.seek(0)
+        for part in iter(lambda: spool.read(SPOOLED), ""):
+            typer.echo(part, nl=False)

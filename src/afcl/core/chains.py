@@ -125,13 +125,21 @@ class Chains:
 def neighbours(squares: Floats, most: int) -> Bools:
     """Return which cells are linked: the nearest to each, and a tree over all."""
     m = squares.shape[0]
-    linked = np.zeros((m, m), dtype=bool)
-    order = np.argsort(squares, axis=1, kind="stable")[:, : most + 1]
-    linked[np.arange(m)[:, None], order] = True
+    linked = _nearest(squares, min(most + 1, m))
     # Without a tree over all, groups far from everything would have no way out.
     for a, b in _spanning(squares):
         linked[a, b] = True
     found: Bools = (linked | linked.T) & ~np.eye(m, dtype=bool)
+    return found
+
+
+def _nearest(squares: Floats, number: int) -> Bools:
+    """Return so many of the nearest to each; of several as far, the first ones."""
+    farthest = np.partition(squares, number - 1, axis=1)[:, number - 1, None]
+    found: Bools = squares <= farthest
+    for cell in np.flatnonzero(np.count_nonzero(found, axis=1) > number):
+        as_far = np.flatnonzero(squares[cell] == farthest[cell])
+        found[cell, as_far[number - np.count_nonzero(found[cell]) :]] = False
     return found
 
 

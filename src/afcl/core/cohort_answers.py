@@ -6,6 +6,8 @@ Rows are read part by part. The numbers of several members can be computed in on
 
 What a member is asked about one partition (how many rows, who holds them, their sums)
 all follows from the sums by seed: the rows are read once for it (:class:`SeedSums`).
+Inside it lies the next partition: of wide rows in memory it is remembered where they
+are in the first.
 """
 
 from __future__ import annotations
@@ -16,9 +18,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl._typing import AnyArray, Floats, Ints
 from afcl.core.messages import Cells, Level
-from afcl.core.rows import Rows, RowsInPlace, added_up, as_rows, tallied
+from afcl.core.rows import (
+    Rows,
+    RowsInPlace,
+    TableRows,
+    added_up,
+    as_rows,
+    tallied,
+)
 from afcl.core.tasks import (
     ANYBODY,
     FIELD,
@@ -39,6 +48,8 @@ View: TypeAlias = Floats | Rows | Cells
 
 #: Sums up to this many units fit into 64 bits with room for a cohort of thousands.
 LARGEST = 2.0**50
+#: Most columns of rows beside which a byte for each would be much.
+NARROW = 8
 
 
 #: Counts (m,), sums of x - s and of its squares (m, d), by seed.
@@ -54,25 +65,58 @@ class SeedSums:
 
     def __init__(self) -> None:
         self._known: tuple[list[bytes], Sums] | None = None
+        self._places: tuple[bytes, list[AnyArray]] | None = None
 
     def of(self, rows: Rows, partitions: tuple[SeedPartition, ...]) -> Sums:
         """Return counts, sums of x - s and of its squares by seed of the last."""
         arrays = [(each.seeds, each.parents, each.groups) for each in partitions]
         asked = [array.tobytes() for each in arrays for array in each][:-1]
-        if self._known is not None and self._known[0] == asked:
-            return self._known[1]
-        # The one pass over the rows: on their device, or part by part.
+        if self._known is None or self._known[0] != asked:
+            self._known = asked, self._read(rows, partitions)
+        return self._known[1]
+
+    def _read(self, rows: Rows, partitions: tuple[SeedPartition, ...]) -> Sums:
+        """Read the rows once."""
         if isinstance(rows, RowsInPlace):
-            sums = rows.nested([Nest(*each) for each in arrays])
-        else:
-            sums = added_up(rows.map(partial(_sums_of_part, partitions=partitions)))
-        self._known = asked, sums
+            return rows.nested(
+                [Nest(each.seeds, each.parents, each.groups) for each in partitions]
+            )
+        if isinstance(rows, TableRows) and rows.shape[1] > NARROW:
+            return self._read_wide(rows, partitions)
+        return added_up(rows.map(partial(_sums_of_part, partitions=partitions)))
+
+    def _read_wide(self, rows: Rows, partitions: tuple[SeedPartition, ...]) -> Sums:
+        """Read rows beside which a byte or two for each are little.
+
+        Where they are in the first partition is remembered: looking for the nearest of
+        its seeds is most of the work, and finer questions about it follow.
+        """
+        seeds = partitions[0].seeds
+        small = np.min_scalar_type(seeds.shape[0] - 1)
+        asked, before = seeds.tobytes(), self._places
+        known = before[1] if before is not None and before[0] == asked else None
+        places: list[AnyArray] = []
+
+        def work(points: Floats) -> Sums:
+            place = (
+                assign(points, seeds)[0].astype(small)
+                if known is None
+                else known[len(places)]
+            )
+            places.append(place)
+            return _sums_of_part(points, partitions, place.astype(np.int64))
+
+        sums = added_up(rows.map(work))
+        self._places = asked, places
         return sums
 
 
-def _sums_of_part(points: Floats, partitions: tuple[SeedPartition, ...]) -> Sums:
+def _sums_of_part(
+    points: Floats, partitions: tuple[SeedPartition, ...], first: Ints | None = None
+) -> Sums:
+    """Return the sums by seed; `first`: the nearest of the first seeds, if known."""
     seeds = partitions[-1].seeds
-    return sums_around(points, nearest_seeds(points, partitions), seeds)
+    return sums_around(points, nearest_seeds(points, partitions, first), seeds)
 
 
 def numbers_for(
@@ -221,12 +265,15 @@ def groups_of(points: Floats, partitions: tuple[SeedPartition, ...]) -> Ints:
     return groups
 
 
-def nearest_seeds(points: Floats, partitions: tuple[SeedPartition, ...]) -> Ints:
+def nearest_seeds(
+    points: Floats, partitions: tuple[SeedPartition, ...], first: Ints | None = None
+) -> Ints:
     """Return every point's seed in the last of nested partitions.
 
-    That is the nearest of those that have the point's group as their parent.
+    That is the nearest of those that have the point's group as their parent. `first` is
+    the seed in the first of them, if it is known.
     """
-    nearest, _ = assign(points, partitions[0].seeds)
+    nearest = assign(points, partitions[0].seeds)[0] if first is None else first
     for outer, inner in pairwise(partitions):
         if inner.starts.shape[0] == 2:  # all seeds are inside the only group
             nearest, _ = assign(points, inner.seeds)

@@ -11,12 +11,15 @@ holds other rows.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.core.cohort import GroupMoments
 from afcl.core.messages import Cells
 from afcl.core.tasks import UNIT, SeedPartition
+from afcl.kernels import squared_distances
 
 #: First messages lie on a grid of this width, see :mod:`afcl.privacy.secure`.
 HELLO_GRID = 1 / 64
@@ -70,14 +73,15 @@ def lie_around_seeds(
     Of all seeds with its parent; groups that several seeds were joined to may have
     their mean anywhere.
     """
-    sizes = np.bincount(partition.groups)
-    for seed in np.flatnonzero(sizes[partition.groups] == 1):
-        group = partition.groups[seed]
-        beside = partition.parents == partition.parents[seed]
-        squares = ((partition.seeds[beside] - means[group]) ** 2).sum(axis=1)
-        own = float(((partition.seeds[seed] - means[group]) ** 2).sum())
-        slack = NEARLY + 16 * UNIT * members / max(1, int(counts[group]))
-        if counts[group] > 0 and own > squares.min() + slack * (1 + own):
+    sizes, starts = np.bincount(partition.groups), partition.starts.tolist()
+    for first, last in pairwise(starts):  # the seeds of one parent
+        groups = partition.groups[first:last]
+        alone = np.flatnonzero((sizes[groups] == 1) & (counts[groups] > 0))
+        whose, seeds = groups[alone], partition.seeds[first:last]
+        squares = squared_distances(np.ascontiguousarray(means[whose]), seeds)
+        own = squares[np.arange(alone.shape[0]), alone]
+        slack = NEARLY + 16 * UNIT * members / counts[whose]
+        if np.any(own > squares.min(axis=1, initial=np.inf) + slack * (1 + own)):
             return False
     return True
 

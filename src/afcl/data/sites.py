@@ -215,20 +215,15 @@ def open_sites(
         Whether the other sites are elsewhere, so that what the levels of categories are
         is settled later: tables have the places of a site's own levels.
     """
-    _check_missing(missing)
+    check_missing(missing)
     paths = [Path(path) for path in places]
     names = site_names(paths)
-    dialect = dialect.checked()
-    looked_at = _looked_at(paths, dialect, may_be_empty=not min_rows)
     wanted = tuple(columns or ()) if embedding is None else embedding.columns
     asked = ColumnRequest(wanted, tuple(drop), id_column, missing not in KEEPING)
-    sites, asked, notes = matched(looked_at, asked)
-    for site in sites:
-        site.check()
-    sites = with_marks(sites, nothing_in(dialect.null))
-    held = [site for site in sites if site.files]
-    common, left_out = (settled_columns if embedding else common_columns)(held, asked)
-    notes = [note for site in sites for note in site.notes] + notes + left_out
+    settled_before = embedding is not None
+    sites, common, asked, notes = look_at(
+        paths, asked, dialect, settled_before, may_be_empty=not min_rows
+    )
     if stream and whole:
         raise fail(f"--stream: {whole} needs all rows in memory; leave --stream out")
     if stream is None:
@@ -275,7 +270,32 @@ def open_sites(
     return Sites(tables, tuple(notes), settled.features, settled.dates)
 
 
-def _check_missing(missing: str) -> None:
+def look_at(
+    paths: Sequence[Path],
+    asked: ColumnRequest,
+    dialect: Dialect,
+    settled: bool,
+    may_be_empty: bool = False,
+) -> tuple[list[SiteFiles], tuple[str, ...], ColumnRequest, list[str]]:
+    """Look into the sites' files as far as to their columns.
+
+    Returns the sites, the columns that count (`settled`: those that are asked for, also
+    where a site lacks some), what is asked for by the names that are in use, and notes.
+    """
+    dialect = dialect.checked()
+    looked_at = _looked_at(paths, dialect, may_be_empty)
+    sites, asked, notes = matched(looked_at, asked)
+    for site in sites:
+        site.check()
+    sites = with_marks(sites, nothing_in(dialect.null))
+    held = [site for site in sites if site.files]
+    common, left_out = (settled_columns if settled else common_columns)(held, asked)
+    said = [note for site in sites for note in site.notes]
+    return sites, common, asked, said + notes + left_out
+
+
+def check_missing(missing: str) -> None:
+    """Refuse another way to deal with gaps than there is."""
     if missing not in ("error", "drop", *KEEPING):
         raise fail(
             f"missing is {missing!r}; use 'error', 'drop', 'impute' or 'available'"

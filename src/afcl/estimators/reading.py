@@ -125,7 +125,7 @@ class Reading:
                 f"{name} contains infinity (row {row + 1}, column {column + 1}): "
                 "correct it, or write NaN there and say what to do about gaps, missing="
             )
-        if self.missing == "error" and np.isnan(rows).any():
+        if self.missing == "error" and has_gaps(rows):
             raise InputError(
                 f"{name} contains NaN: say what to do about rows with gaps, "
                 "missing='drop', 'impute' or 'available'"

@@ -24,6 +24,7 @@ from afcl.kernels import (
     reference_paper,
     reference_ways,
 )
+from afcl.kernels.sweeping import nothing_swept
 from afcl.parts import BLOCK as BLOCK
 
 __all__ = [
@@ -110,7 +111,8 @@ def _native() -> ModuleType | None:
     None where there is no Numba, as on a machine that was set up for a GPU alone.
     """
     try:
-        from afcl.kernels import native
+        with nothing_swept():
+            from afcl.kernels import native
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("numba", "llvmlite"):
             raise

@@ -20,6 +20,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.runtime.nrt import rtsys
+
+from afcl.kernels.sweeping import nothing_swept
 
 #: Bytes of the sources' digest.
 DIGEST = 6
@@ -53,7 +56,21 @@ class _CacheFiles(CompileResultCacheImpl):
 
 
 class _Cache(FunctionCache):
+    """Code on disk, which is loaded without what only a compiler has to know.
+
+    Numba reads all it knows of Python and NumPy before it loads anything: as much time
+    as importing it. Loaded code needs its memory management alone; where something has
+    to be compiled after all, the compiler sees to the rest by itself.
+    """
+
     _impl_class = _CacheFiles
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the code for a signature, None where there is none on disk."""
+        parent: Any = self
+        with nothing_swept(), parent._guard_against_spurious_io_errors():
+            rtsys.initialize(target_context)
+            return parent._load_overload(sig, target_context)
 
 
 def compiled(**options: Any) -> Callable[[F], F]:

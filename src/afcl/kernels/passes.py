@@ -13,6 +13,14 @@ from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import add_up, squared
 from afcl.kernels.reference import Tally, in_order
+from afcl.kernels.singles import (
+    Turned,
+    is_of_use,
+    label_turned,
+    nearest_by_single,
+    single_for,
+    turned,
+)
 from afcl.kernels.slabs import Axes, axes_between, count_rows, mirror, slabs_of_rows
 from afcl.kernels.threads import in_ranges, matrix_products
 from afcl.kernels.tiles import (
@@ -110,7 +118,11 @@ def _tally_blocks(
     tile = tile_for(X.shape[0], centers)
     rows = tile.distances.shape[1]
     near = nearest_for(rows)
-    kept = kept_in_plane(tile, bounds[1]) if scores[0] == 0 else 0
+    alone = bounds[1] if scores[0] == 0 else 0  # of these the nearest is asked only
+    single = single_for(X, centers[:alone], rows)
+    kept = kept_in_plane(tile, alone)
+    if is_of_use(X, centers, single):
+        kept = alone
     counts, firsts, seconds, totals, slabs = out
     for place in range(first, last):
         behind = min(X.shape[0], (place + 1) * block)
@@ -122,13 +134,16 @@ def _tally_blocks(
             for segment in range(scores.shape[0]):
                 begin, end = bounds[segment], bounds[segment + 1]
                 score = scores[segment]
-                if begin < kept:
+                if begin < kept and tile.wide:
+                    about = (single, near.label, near.best)
+                    nearest_by_single(X, start, stop, centers[:kept], *about)
+                elif begin < kept:
                     nearest_in_plane(
                         tile.columns, centers, begin, end, near.label, near.best
                     )
                 else:
                     rank(tile.distances, begin, end, score, spreads, near)
-                if tile.wide:
+                if tile.wide and begin >= kept:
                     _refine(here, centers, near)
                 _add_rows(here, centers, near.label, near.best, *sums_of_block)
                 if score > 0:
@@ -204,6 +219,13 @@ def _assign_rows(
 ) -> None:
     """Nearest centre and squared distance (OUT) of rows `first` to `last`."""
     k = centers.shape[0]
+    single = single_for(X, centers, TILE)
+    if is_of_use(X, centers, single):
+        for start in range(first, last, TILE):
+            stop = min(last, start + TILE)
+            here = (labels[start:stop], gaps[start:stop])
+            nearest_by_single(X, start, stop, centers, single, *here)
+        return
     tile = tile_for(X.shape[0], centers)
     rows = tile.distances.shape[1]
     own, best = np.zeros(rows, dtype=np.int64), np.zeros(rows)
@@ -291,22 +313,28 @@ def lloyd(
 ) -> tuple[Floats, Ints]:
     """Weighted Lloyd from `centers`; a centre without mass stays where it is."""
     with matrix_products(is_wide(*X.shape, centers.shape[0])):
-        return lloyd_rows(readable(X), weights, centers, max_iter)
+        X = readable(X)
+        known = turned(X, centers.shape[0])
+        return lloyd_rows(X, known, weights, centers, max_iter)
 
 
 @_compiled
 def lloyd_rows(
-    X: Floats, weights: Floats, centers: Floats, max_iter: int
+    X: Floats, known: Turned, weights: Floats, centers: Floats, max_iter: int
 ) -> tuple[Floats, Ints]:
-    """Do it in one thread."""
+    """Do it in one thread; `known` are the rows for as many centres or more."""
     n, k = X.shape[0], centers.shape[0]
     centers = centers.copy()
     labels, moved = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     mass, total, gaps = np.empty(k), np.empty(centers.shape), np.empty(n)
+    by_single = known.tiles.shape[0] > 0 and is_wide(n, centers.shape[1], k)
     _assign_rows(X, 0, n, centers, labels, gaps)
     for _ in range(max_iter):
         move(X, weights, labels, k, centers, mass, total)
-        _assign_rows(X, 0, n, centers, moved, gaps)
+        if by_single:
+            by_single = label_turned(X, known, centers, moved)
+        else:
+            _assign_rows(X, 0, n, centers, moved, gaps)
         changed = False
         for row in range(n):
             if moved[row] != labels[row]:

@@ -10,6 +10,7 @@ from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import apart, pool, without_gaps
 from afcl.kernels.passes import lloyd_rows, readable, silhouettes
 from afcl.kernels.reference import CLOSEST, Bag, Merges, Scored, Seeds
+from afcl.kernels.singles import turned
 from afcl.kernels.threads import matrix_products
 from afcl.kernels.tiles import is_wide
 
@@ -146,13 +147,14 @@ def _levels(
     start, mass, radii = np.empty((k, d)), np.empty(k), np.empty(k)
     nothing = np.zeros(k)
     group = np.arange(k)
+    known = turned(X, min(k, most))
     level = 0
     for step in range(k - 1):
         if 2 <= k - step <= most:
             numbers = group.copy()
             groups = without_gaps(numbers, 2 * k)
             pool(centers, sizes, nothing, numbers, groups, mass, start, radii)
-            _, labels = lloyd_rows(X, weights, start[:groups], max_iter)
+            _, labels = lloyd_rows(X, known, weights, start[:groups], max_iter)
             # Lloyd may have emptied centres: a level has the clusters that hold cells.
             held = without_gaps(labels, groups)
             begin, end = starts[level], starts[level] + held

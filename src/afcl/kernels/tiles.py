@@ -221,13 +221,24 @@ def measure(
 ) -> None:
     """Fill the tile with these rows' distances; those to `kept` centres may be left."""
     turn = tile.columns.size > 0
-    if turn:
+    needed = not tile.wide or kept < centers.shape[0]
+    whole = tile.wide and stop - start == tile.distances.shape[1]
+    if turn and needed and not whole:
         fill_columns(X, start, stop, tile.columns)
     if not tile.wide:
         differences(tile.columns, centers[kept:], tile.distances[kept:])
-    elif turn:
-        _product_of_columns(tile.columns, tile.factors, tile.norms, tile.distances)
-    else:
+    elif turn and needed and whole:
+        _product_of_columns(
+            X[start:stop].T,
+            tile.factors[kept:],
+            tile.norms[kept:],
+            tile.distances[kept:],
+        )
+    elif turn and needed:
+        _product_of_columns(
+            tile.columns, tile.factors[kept:], tile.norms[kept:], tile.distances[kept:]
+        )
+    elif needed:
         _product_of_rows(
             X[start:stop], tile.turned, tile.norms, tile.product, tile.distances
         )

@@ -10,6 +10,8 @@ from afcl.kernels.compiling import compiled
 
 #: Twice what a rounded number can be wrong by, as a share of it.
 EPSILON = 2.0**-51
+#: Nodes whose ways are found together: what is known of them stays in the cache.
+TOGETHER = 64
 
 _compiled = compiled()
 
@@ -61,72 +63,72 @@ def _worth_a_step(steps: Floats) -> Floats:
 
 
 @_compiled
-def _raise(heap: Ints, place: Ints, length: Floats, at: int) -> None:
-    """Let the node at this place of the heap climb to where it belongs (INOUT)."""
-    node = heap[at]
-    while at > 0:
-        above = (at - 1) // 2
-        # Ties stay below: fewer moves, and the ways are the same.
-        if length[heap[above]] <= length[node]:
-            break
-        heap[at] = heap[above]
-        place[heap[at]] = at
-        at = above
-    heap[at] = node
-    place[node] = at
+def _go_on(theirs: Floats, own: Floats, step: float) -> bool:
+    """Shorten the ways to a node (INOUT) by those over another; whether any was."""
+    shorter = 0
+    for source in range(own.shape[0]):
+        way = theirs[source] + step
+        known = own[source]
+        shorter |= way < known
+        own[source] = way if way < known else known
+    return shorter > 0
 
 
 @_compiled
-def _take_nearest(heap: Ints, place: Ints, length: Floats, size: int) -> int:
-    """Take the node with the shortest way out of a heap of this size (INOUT)."""
-    nearest: int = heap[0]
-    node = heap[size - 1]
-    at = 0
-    while True:
-        below = 2 * at + 1
-        if below >= size - 1:
-            break
-        if below + 1 < size - 1 and length[heap[below + 1]] < length[heap[below]]:
-            below += 1
-        if length[node] <= length[heap[below]]:
-            break
-        heap[at] = heap[below]
-        place[heap[at]] = at
-        at = below
-    heap[at] = node
-    place[node] = at
-    return nearest
+def _ways_from(
+    first: int, order: Ints, near: Ints, lengths: Floats, starts: Ints, ways: Floats
+) -> None:
+    """Find the ways (OUT, node by source) from as many nodes as there is room for.
+
+    Nodes are gone through forth and back, and each looks at its neighbours whose ways
+    have become shorter since it did so last, until none has.
+    """
+    m = order.shape[0]
+    ways[:] = np.inf
+    shortened, looked = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
+    for source in range(ways.shape[1]):
+        ways[first + source, source] = 0.0
+        shortened[first + source] = 1
+    now, forth, changed = 1, True, True
+    while changed:
+        changed = False
+        for place in range(m):
+            node = order[place if forth else m - 1 - place]
+            now += 1
+            shorter = False
+            for at in range(starts[node], starts[node + 1]):
+                if shortened[near[at]] > looked[node]:
+                    shorter |= _go_on(ways[near[at]], ways[node], lengths[at])
+            looked[node] = now
+            if shorter:
+                shortened[node] = now
+                changed = True
+        forth = not forth
 
 
 @_compiled
 def shortest_ways(steps: Floats) -> Floats:
     """Return the shortest ways between nodes; see :func:`reference_ways`.
 
-    Only nodes that were reached wait in a heap, the nearest on top. Which of several as
-    near comes first makes no difference: no way becomes shorter by going on.
+    From many nodes at once, by going on over every step until no way becomes shorter: a
+    length is then the least over all ways of sums rounded in the same order, which is
+    what settling the nearest node first finds too, since no way becomes shorter by
+    going on.
     """
     m = steps.shape[0]
-    # Most steps are never on a shortest way, and Dijkstra's work grows with them.
+    # Most steps are never on a shortest way, and the work grows with them.
     near, lengths, starts = _neighbours(_worth_a_step(steps))
-    found = np.full((m, m), np.inf)
-    heap, place = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
-    for source in range(m):
-        length = found[source]
-        length[source] = 0.0
-        heap[0], place[source], size = source, 0, 1
-        while size > 0:
-            node = _take_nearest(heap, place, length, size)
-            size -= 1
-            for at in range(starts[node], starts[node + 1]):
-                other = near[at]
-                way = length[node] + lengths[at]
-                if way < length[other]:
-                    # Reached for the first time: only then it enters the heap.
-                    if length[other] == np.inf:
-                        heap[size], place[other] = other, size
-                        size += 1
-                    length[other] = way
-                    _raise(heap, place, length, place[other])
+    order = np.arange(m)
+    from_first = np.empty((m, min(1, m)))
+    _ways_from(0, order, near, lengths, starts, from_first)
+    # Outwards from any node is an order in which most ways are found at once.
+    order = np.argsort(from_first.ravel())
+    found = np.empty((m, m))
+    for first in range(0, m, TOGETHER):
+        behind = min(m, first + TOGETHER)
+        ways = np.empty((m, behind - first))
+        _ways_from(first, order, near, lengths, starts, ways)
+        found[:, first:behind] = ways
     for i in range(m):
         for j in range(i):
             # Sums in the other order round differently; distances have to be symmetric.

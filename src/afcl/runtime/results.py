@@ -59,8 +59,14 @@ def write_text(path: Path, text: str, private: bool = False) -> None:
 
     What is `private`, and the folders made for it, is for the owner alone.
     """
+    write_parts(path, [text], private)
+
+
+def write_parts(path: Path, texts: Iterable[str], private: bool = False) -> None:
+    """Write a file as :func:`write_text` does, of texts that come one by one."""
     with _whole(path, private) as file:
-        file.write(text)
+        for text in texts:
+            file.write(text)
 
 
 @contextmanager
@@ -368,9 +374,7 @@ def write_labels(
     path: Path, labels: Ints | Iterable[Ints], ids: Ids | None = None
 ) -> None:
     """Write a site's labels, a line for every row of its file, for its owner alone."""
-    with _whole(path, private=True) as file:
-        for text in label_lines(labels, ids):
-            file.write(text)
+    write_parts(path, label_lines(labels, ids), private=True)
 
 
 def label_lines(labels: Ints | Iterable[Ints], ids: Ids | None = None) -> Iterator[str]:
