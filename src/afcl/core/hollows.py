@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How deep the hollows between labelled cells are: how few rows lie on the way.
 
-Every cell is taken as a Gaussian, wide enough to meet its neighbours. A hollow between
-two clusters is as deep as the logarithm of the density inside them lies above that of
-the best pass from one to the other.
+Every cell is taken as a Gaussian, half as wide as its surroundings: a narrower one
+would see a hollow between any two cells. A hollow between two clusters is as deep as
+the logarithm of the density inside them lies above that of the passes from one to the
+other, but for the highest quarter of these: a cell or two at the border may be on the
+wrong side of it.
 """
 
 from __future__ import annotations
@@ -13,16 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.core.chains import Chains, neighbours
+from afcl.core.chains import Chains, nearest, neighbours
 
-#: Cells whose spreads make a Gaussian's width, and how much wider it is.
-AROUND, WIDER = 7, 1.5
+#: Cells around one whose variance makes that of its Gaussian, and which share of it.
+AROUND, SHARE = 24, 0.25
 #: Cells that a pass can lead to from each.
 PASSES = 8
 #: Where the density is looked at between two cells.
 BETWEEN = (0.25, 0.5, 0.75)
 #: Share of a cluster's rows that lie where it is less dense than what counts as inside.
 INSIDE = 0.75
+#: Share of the passes between two clusters that a hollow lies above.
+PASSED = 0.75
 #: A hollow that nothing leads through is this deep.
 DEEPEST = 4.0
 #: No Gaussian is narrower, so that its square is a number.
@@ -68,12 +72,22 @@ class Hollows:
         """Return how deep the shallowest hollow between labelled clusters is."""
         k = int(labels.max()) + 1
         one, other = (labels[end] for end in self.ends)
-        passes = np.full((k, k), -np.inf)
-        np.maximum.at(passes, (one, other), self.heights)
-        passes = np.maximum(passes, passes.T)
+        pair = np.minimum(one, other) * k + np.maximum(one, other)
+        between = one != other
+        if not between.any():
+            return DEEPEST
+        pair, heights = pair[between], self.heights[between]
+        order = np.lexsort((heights, pair))
+        pairs, starts, sizes = np.unique(
+            pair[order], return_index=True, return_counts=True
+        )
+        at = PASSED * (sizes - 1)
+        low = starts + np.floor(at).astype(np.int64)
+        high, rest = starts + np.ceil(at).astype(np.int64), at % 1
+        passes = (1 - rest) * heights[order[low]] + rest * heights[order[high]]
         inside = np.array([self._inside(labels == c) for c in range(k)])
-        depths = np.minimum(inside[:, None], inside) - passes
-        return min(DEEPEST, float(depths[~np.eye(k, dtype=bool)].min()))
+        depths = np.minimum(inside[pairs // k], inside[pairs % k]) - passes
+        return min(DEEPEST, float(depths.min()))
 
     def _inside(self, own: Bools) -> float:
         """Return the density that counts as the inside of a cluster."""
@@ -85,13 +99,15 @@ class Hollows:
 
 def _widths(chains: Chains) -> Floats:
     """Return how wide the Gaussian of every cell is in a direction."""
-    d = chains.cells.means.shape[1]
-    near = np.argsort(chains.squares, axis=1, kind="stable")[:, :AROUND]
-    spreads = np.median(chains.radii[near] ** 2, axis=1)
-    usual = float(np.median(np.sqrt(chains.squares)))
-    least = max(1e-3 * usual, NARROWEST)
-    found: Floats = np.maximum(np.sqrt(WIDER * spreads / d), least)
-    return found
+    cells = chains.cells
+    near = nearest(chains.squares, AROUND)
+    counts = cells.counts[near].astype(np.float64)
+    rows = counts.sum(axis=1)
+    centers = (counts[:, :, None] * cells.means[near]).sum(axis=1) / rows[:, None]
+    squares = ((cells.means[near] - centers[:, None]) ** 2).sum(axis=2)
+    scatters = (counts * squares).sum(axis=1) + cells.scatters[near].sum(axis=1)
+    found: Floats = np.sqrt(SHARE * scatters / (rows * cells.means.shape[1]))
+    return np.maximum(found, NARROWEST)
 
 
 def _log_density(chains: Chains, widths: Floats, points: Floats) -> Floats:
