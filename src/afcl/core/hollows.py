@@ -27,7 +27,7 @@ BETWEEN = (0.25, 0.5, 0.75)
 INSIDE = 0.75
 #: Share of the passes between two clusters that a hollow lies above.
 PASSED = 0.75
-#: A hollow that nothing leads through is this deep.
+#: A hollow that nothing to speak of leads through is this deep.
 DEEPEST = 4.0
 #: No Gaussian is narrower, so that its square is a number.
 NARROWEST = 1e-150
@@ -73,9 +73,7 @@ class Hollows:
         k = int(labels.max()) + 1
         one, other = (labels[end] for end in self.ends)
         pair = np.minimum(one, other) * k + np.maximum(one, other)
-        between = one != other
-        if not between.any():
-            return DEEPEST
+        between = one != other  # somewhere: passes are a tree over all cells, and more
         pair, heights = pair[between], self.heights[between]
         order = np.lexsort((heights, pair))
         pairs, starts, sizes = np.unique(
