@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,13 +17,12 @@ from afcl.core.chains import Chains
 from afcl.core.condense import condense_cells
 from afcl.core.connected import (
     CERTAIN,
-    FEWEST,
     PARTED,
     Connected,
     ConnectedLevel,
     chosen,
 )
-from afcl.core.doubt import DOUBTLESS, Doubt
+from afcl.core.doubt import DOUBTLESS, FEWEST, Doubt
 from afcl.core.hollows import DEEPEST, Hollows
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
@@ -298,7 +298,7 @@ class TestChoice:
     def test_the_finest_level_without_doubt(self):
         def level(k, score):
             labels = np.arange(12) % k
-            return ConnectedLevel(k, labels, np.bincount(labels) + 0.0, score)
+            return ConnectedLevel(k, labels, np.ones(k), score)
 
         class Known:
             """No doubt of so many clusters."""
@@ -313,7 +313,7 @@ class TestChoice:
             levels = tuple(
                 level(k, score) for k, score in zip(range(2, 6), scores, strict=True)
             )
-            return chosen(levels, Known(*ks), unseen).k
+            return chosen(levels, cast(Doubt, Known(*ks)), unseen).k
 
         assert k_of([1.0, 0.3, 0.2, 0.1], False, 2, 3) == 3
         assert k_of([1.0, 0.3, 0.2, 0.1], True, 2, 3) == 3
