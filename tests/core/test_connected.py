@@ -373,6 +373,9 @@ class TestChoice:
     def test_no_more_clusters_than_allowed(self):
         found = found_in(cells_at(two_chains()), replace(ASKED, max_clusters=3))
         assert [level.k for level in found.levels] == [2, 3]
+        for params in (ASKED, AUTO):
+            one = replace(params, max_clusters=1)
+            assert connected(cells_at(two_chains(20)), None, one) is None
 
 
 @st.composite

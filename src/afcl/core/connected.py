@@ -129,7 +129,7 @@ def connected(
     """Return connected clusters, None where the convex answer stays.
 
     ``shape="connected"`` takes what hangs together in any case, if there are
-    :data:`FEWEST` cells; ``"auto"`` does not look where an index or a granularity of
+    :data:`FEWEST` cells and two clusters are allowed; ``"auto"`` does not look where an index or a granularity of
     the convex path was asked for, where a column has few values, or below
     :data:`ENOUGH` cells.
 
@@ -148,7 +148,7 @@ def connected(
     """
     own_wish = (params.criterion, params.granularity) != (AUTO, "auto")
     convex_wanted = params.shape == CONVEX or (params.shape == EITHER and own_wish)
-    if convex_wanted or len(bag) < FEWEST:
+    if convex_wanted or len(bag) < FEWEST or params.max_clusters == 1:
         return None
     if params.shape == EITHER and (len(bag) < ENOUGH or _has_few_values(bag)):
         return None
