@@ -129,9 +129,9 @@ def connected(
     """Return connected clusters, None where the convex answer stays.
 
     ``shape="connected"`` takes what hangs together in any case, if there are
-    :data:`FEWEST` cells and two clusters are allowed; ``"auto"`` does not look where an index or a granularity of
-    the convex path was asked for, where a column has few values, or below
-    :data:`ENOUGH` cells.
+    :data:`FEWEST` cells and two clusters are allowed; ``"auto"`` does not look where an
+    index or a granularity of the convex path was asked for, where a column has few
+    values, or below :data:`ENOUGH` cells.
 
     Parameters
     ----------
