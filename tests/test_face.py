@@ -156,7 +156,8 @@ class TestMemberships:
         )
         turn = np.random.default_rng(seed).permutation(len(X))
         train, held = turn[:1500], turn[1500:]
-        fitted = AFCL(random_state=seed).fit(X[train], clients=np.arange(1500) % 5)
+        fitted = AFCL(shape="convex", random_state=seed)
+        fitted.fit(X[train], clients=np.arange(1500) % 5)
         assert fitted.n_clusters_ == k
         together = np.zeros((k, k))
         np.add.at(together, (y[train], fitted.labels_), 1)

@@ -34,7 +34,7 @@ def ring_and_blob(n: int = 240, seed: int = 0) -> tuple[Floats, Ints]:
 def sites() -> tuple[Floats, Ints, Ints]:
     """Return rows, clusters and owners."""
     rows, truth = ring_and_blob()
-    owners: Ints = np.random.default_rng(1).integers(0, 4, (rows.shape[0],))
+    owners: Ints = np.random.default_rng(2).integers(0, 4, (rows.shape[0],))
     return rows, truth, owners
 
 

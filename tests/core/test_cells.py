@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from afcl.core.cells import (
     cells_of,
     fold,
     fold_owned,
+    has_few_values,
     join_coincident,
     pool,
     union,
@@ -199,3 +202,16 @@ def test_union_keeps_the_order():
     joined = union(bag for bag in (second, first))
     assert as_lists(joined) == ([7, 2, 3], [9.0, 0.0, 1.0], [6.0, 4.0, 5.0])
     assert joined.counts.dtype == np.int64
+
+
+@pytest.mark.parametrize("n", [40, 1000, 5000])
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_of_few_values_are_known_from_those_of_many(n, seed):
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(n, 2))
+    bag = Cells(np.full(n, 5), means, np.ones(n))
+    assert not has_few_values(bag)
+    level = rng.integers(0, 3, n) / 2.0
+    assert has_few_values(replace(bag, means=np.column_stack([means, level])))
+    # A column that is the same everywhere tells nothing, and hides nothing.
+    assert not has_few_values(replace(bag, means=np.column_stack([means, 0 * level])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,15 +14,15 @@ from hypothesis import strategies as st
 
 from afcl.core import connected as module
 from afcl.core.chains import Chains, neighbours
+from afcl.core.condense import condense_cells
 from afcl.core.connected import (
     CERTAIN,
-    DOUBTLESS,
-    FEWEST,
     PARTED,
     Connected,
+    ConnectedLevel,
     chosen,
-    hollows_of,
 )
+from afcl.core.doubt import DOUBTLESS, FEWEST, Doubt
 from afcl.core.hollows import DEEPEST, Hollows
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
@@ -38,8 +39,24 @@ def connected(bag, convex, params, steady=1.0):
     return module.connected(bag, convex, params, rng, steady)
 
 
-def chosen_of(found):
-    return chosen(found.levels, lambda: hollows_of(Chains.of(found.cells)))
+def chosen_of(found, unseen=True, back=1.0):
+    """Choose among the levels as if so much of every cluster came back."""
+    doubt = Doubt(Chains.of(found.cells), lambda k: np.full(k, back))
+    return chosen(found.levels, doubt, unseen)
+
+
+def coming_back(monkeypatch, *shares):
+    """Let so much of every cluster come back when the cells are resampled."""
+
+    class Again:
+        def __init__(self, *_):
+            pass
+
+        def of(self, labels):
+            k = int(labels.max()) + 1
+            return np.resize(np.array(shares), k)
+
+    monkeypatch.setattr(module, "Again", Again)
 
 
 def least_hollow(chains, labels):
@@ -79,16 +96,6 @@ def ring_and_blob():
     return np.concatenate([ring, grid])
 
 
-def three_rings():
-    """Rings of cells a step apart, two steps and a half between them."""
-    rings = []
-    for radius in (1.5, 4.0, 6.5):
-        n = round(2 * np.pi * radius)
-        turn = np.linspace(0, 2 * np.pi, n, endpoint=False)
-        rings.append(radius * np.stack([np.cos(turn), np.sin(turn)], axis=1))
-    return cells_at(off(np.concatenate(rings), 0.1), 6, 0.6)
-
-
 def two_halves(gap):
     """Two squares of cells, with a column of a few rows in the gap between."""
     grid = np.array([[i, j] for i in range(6) for j in range(6)], dtype=float) * 4
@@ -98,10 +105,19 @@ def two_halves(gap):
     return Cells(counts, off(points, 0.4), counts * 3.0)
 
 
-def two_bands():
-    """Two chains of wide cells that nearly touch."""
-    bag = cells_at(two_chains(20), 12)
-    return replace(bag, scatters=np.full(40, 11 * 1.0))
+def cells_of(rows, most=120):
+    """Return cells of a few rows each, as sites would tell of these."""
+    n = rows.shape[0]
+    single = Cells(np.ones(n, dtype=np.int64), rows, np.zeros(n))
+    return condense_cells(single, most)
+
+
+def bands(k=2, n=400, apart=3.0):
+    """Long clouds beside each other that touch."""
+    rng = np.random.default_rng(0)
+    along, across = rng.uniform(0, 12, (k, n)), rng.normal(0, 0.7, (k, n))
+    rows = np.stack([along, across + apart * np.arange(k)[:, None]], axis=2)
+    return cells_of(rows.reshape(-1, 2))
 
 
 def in_columns(points, d):
@@ -196,20 +212,23 @@ class TestChoice:
         wide = found_in(in_columns(two_halves(10.0).means, 11), AUTO)
         assert len(partition(wide.labels)) == 2
 
-    def test_so_are_hollows_with_few_rows(self):
-        # The gap is not for certain; between the halves rows are few, but there are.
-        bag = two_halves(7.0)
+    def test_so_are_hollows_with_few_rows(self, monkeypatch):
+        # The gap is not for certain; between the bands rows are few, but there are.
+        bag = bands(apart=3.3)
         level = chosen_of(found_in(bag))
         assert level.score < CERTAIN
-        hollow = least_hollow(Chains.of(bag), level.labels)
-        assert level.score + hollow / 4 > DOUBTLESS
+        assert DOUBTLESS < least_hollow(Chains.of(bag), level.labels) < DEEPEST
         assert len(partition(found_in(bag, AUTO).labels)) == 2
+        coming_back(monkeypatch, 0.9, 0.5)  # a hollow of 1.01 < .15 + 2 * .5
+        assert connected(bag, None, AUTO) is None
 
     def test_in_many_columns_nothing_is_dense(self):
         assert connected(in_columns(two_halves(8.0).means, 11), None, AUTO) is None
 
     def test_no_clusters_stay_none(self):
-        assert connected(two_halves(5.0), None, AUTO) is None
+        assert connected(two_halves(3.0), None, AUTO) is None
+        rows = np.random.default_rng(0).random((600, 2))
+        assert connected(cells_of(rows), None, AUTO) is None
 
     def test_a_few_rows_far_away_are_no_cluster(self):
         bag = cells_at(np.concatenate([two_halves(5.0).means, [[90.0, 0.0]]]), 9, 40.0)
@@ -228,7 +247,7 @@ class TestChoice:
 
     def test_round_clusters_that_are_parted_stay_apart(self):
         # Two pairs of spots, near each other; the pairs are farther apart.
-        spots = np.array([[0.0, 0], [5, 0], [20, 0], [25, 0]])
+        spots = np.array([[0.0, 0], [4, 0], [20, 0], [24, 0]])
         rng = np.random.default_rng(0)
         bag = cells_at(rng.normal(spots[np.arange(80) % 4], 1.0), 9, 3.0)
         four = self.convex(bag, spots)
@@ -237,56 +256,72 @@ class TestChoice:
         parted = replace(four, valleys=np.tile([1.0, 50.0, 50.0], (4, 1)))
         assert connected(bag, parted, AUTO) is None
 
-    def test_pieces_that_do_not_come_back_are_put_together(self):
-        bag = three_rings()
-        pieces = self.convex(bag, bag.means[::2])
+    def test_pieces_that_do_not_come_back_are_put_together(self, monkeypatch):
+        monkeypatch.setattr(module, "BETTER", 9.0)  # whatever the silhouette says
+        bag = bands(apart=3.3)
+        pieces = self.convex(bag, bag.means[::12])
         parted = replace(pieces, valleys=np.tile([1.0, 50.0, 50.0], (pieces.k, 1)))
-        assert connected(bag, parted, AUTO, steady=0.95) is None
-        assert connected(bag, pieces, AUTO, steady=0.95) is None  # not much better
         for convex in (pieces, parted):
+            assert connected(bag, convex, AUTO, steady=0.95) is None
             found = found_in(bag, AUTO, convex, steady=0.7)
-            assert found.labels.tolist() == [2] * 9 + [1] * 25 + [0] * 41
+            assert found.labels.max() == 1
             assert "come back when the cells are resampled (100% of" in found.reason
             assert found.reason.endswith("round ones do not (70%)")
-
-    def test_unless_they_come_back_no_better_themselves(self, monkeypatch):
-        bag = three_rings()
-        pieces = self.convex(bag, bag.means[::2])
-        monkeypatch.setattr(module, "_stabilities", lambda *_: np.array([0.7, 1, 0.4]))
-        assert connected(bag, pieces, AUTO, steady=0.7) is None
-        monkeypatch.setattr(module, "_stabilities", lambda *_: np.array([1, 1, 0.6]))
-        assert connected(bag, pieces, AUTO, steady=0.7) is None  # doubt: 2 < 1 + 3 * .4
-        monkeypatch.setattr(module, "_stabilities", lambda *_: np.array([1, 1, 0.7]))
+        monkeypatch.setattr(module, "DEEPER", 9.0)  # their hollow alone
         assert connected(bag, pieces, AUTO, steady=0.7) is not None
+        coming_back(monkeypatch, 1.0, 0.5)
+        assert connected(bag, pieces, AUTO, steady=0.7) is None
+        monkeypatch.setattr(module, "DEEPER", 0.1)
+        assert connected(bag, pieces, AUTO, steady=0.7) is not None
+        assert connected(bag, pieces, AUTO, steady=0.8) is None  # they come back better
+
+    def test_much_fewer_than_come_back_are_apart_for_certain(self):
+        # Better by the silhouette, and no valleys are known.
+        bag = bands(apart=3.3)
+        assert connected(bag, self.convex(bag, bag.means[::12]), AUTO) is None
+        four = self.convex(bag, [[3, 0], [9, 0], [3, 3.3], [9, 3.3]])
+        assert found_in(bag, AUTO, four).labels.max() == 1
+        chains = cells_at(two_chains(20))
+        eight = self.convex(chains, chains.means[::5])
+        assert found_in(chains, AUTO, eight).levels[0].score >= CERTAIN
 
     def test_a_larger_silhouette_is_nothing_if_clusters_do_not_come_back(
         self, monkeypatch
     ):
         bag = cells_at(two_chains(20))
         halves = self.convex(bag, [[4.5, 1.5], [14.5, 1.5]])
-        monkeypatch.setattr(module, "_stabilities", lambda *_: np.array([0.84, 0.84]))
-        assert connected(bag, halves, AUTO, steady=0.9) is None
+        coming_back(monkeypatch, 0.89, 0.89)
+        assert connected(bag, halves, AUTO, steady=0.95) is None
         assert connected(bag, halves, AUTO, steady=0.8) is not None
-        monkeypatch.setattr(module, "_stabilities", lambda *_: np.array([0.86, 0.86]))
-        assert connected(bag, halves, AUTO, steady=0.9) is not None
+        coming_back(monkeypatch, 0.91, 0.91)
+        assert connected(bag, halves, AUTO, steady=0.95) is not None
 
-    def test_rings_that_nothing_leads_between(self):
-        found = found_in(three_rings())
-        largest = max(found.levels, key=lambda level: level.score)
-        assert largest.k == 2
-        assert largest.score <= PARTED
-        hollows = Hollows.of(Chains.of(found.cells))
-        depths = {level.k: hollows.least(level.labels) for level in found.levels}
-        assert [k for k in depths if depths[k] == DEEPEST] == [2, 3]
-        assert found.labels.max() == 2
+    def test_the_finest_level_without_doubt(self):
+        def level(k, score):
+            labels = np.arange(12) % k
+            return ConnectedLevel(k, labels, np.ones(k), score)
 
-    def test_cells_without_breadth_tell_nothing_of_hollows(self):
-        bag = replace(three_rings(), scatters=np.zeros(75))
-        found = found_in(bag)
-        hollows = Hollows.of(Chains.of(bag))
-        assert hollows.least(found.levels[-1].labels) == DEEPEST
-        largest = max(found.levels, key=lambda level: level.score)
-        assert found.labels.max() + 1 == largest.k < found.levels[-1].k
+        class Known:
+            """No doubt of so many clusters."""
+
+            def __init__(self, *ks):
+                self.ks = ks
+
+            def is_gone(self, labels):
+                return labels.max() + 1 in self.ks
+
+        def k_of(scores, unseen, *ks):
+            levels = tuple(
+                level(k, score) for k, score in zip(range(2, 6), scores, strict=True)
+            )
+            return chosen(levels, cast(Doubt, Known(*ks)), unseen).k
+
+        assert k_of([1.0, 0.3, 0.2, 0.1], False, 2, 3) == 3
+        assert k_of([1.0, 0.3, 0.2, 0.1], True, 2, 3) == 3
+        assert k_of([PARTED + 0.1, 0.3, 0.2, 0.1], False, 2, 3) == 2  # that stands out
+        assert k_of([PARTED + 0.1, 0.3, 0.2, 0.1], True, 2, 3) == 3
+        assert k_of([0.2, 0.3, 0.2, 0.4], True) == 5
+        assert k_of([0.2, 0.3, CERTAIN, 0.4], True, 2, 5) == 4
 
     def test_what_leaves_too_few_cells_does_not_come_back(self):
         points = np.array([[0.0, 0.0], [1.0, 0.1], [0.1, 1.2], [1.1, 1.3]])
@@ -300,14 +335,32 @@ class TestChoice:
         assert chosen_of(found).score < CERTAIN
         assert not found.seen
 
-    def test_as_many_clusters_of_other_cells(self):
-        # Cut across, the two chains' silhouette is not much worse, but they are others.
-        bag = two_bands()
-        halves = self.convex(bag, [[5.0, 1.5], [15.0, 1.5]])
+    def test_as_many_clusters_of_other_cells(self, monkeypatch):
+        # Cut across, the silhouette of the two bands is worse, and they are others.
+        monkeypatch.setattr(module, "BETTER", 9.0)
+        bag = bands(apart=3.3)
+        halves = self.convex(bag, [[3.0, 1.5], [9.0, 1.5]])
         found = found_in(bag, AUTO, halves)
         assert found.labels.max() == 1
-        same = self.convex(bag, [[9.5, 0.0], [9.5, 3.0]])
+        assert "explain the cells better" in found.reason
+        same = self.convex(bag, [[6.0, 0.0], [6.0, 3.3]])
         assert connected(bag, same, AUTO) is None
+
+    def test_or_between_deeper_hollows(self, monkeypatch):
+        for name in ("BETTER", "A_LITTLE_BETTER"):
+            monkeypatch.setattr(module, name, 9.0)
+        bag = bands(apart=3.3)
+        halves = self.convex(bag, [[3.0, 1.5], [9.0, 1.5]])
+        found = found_in(bag, AUTO, halves)
+        assert "lie between deeper hollows than 2 round ones" in found.reason
+        monkeypatch.setattr(module, "DEEPER", 2.0)
+        assert connected(bag, halves, AUTO) is None
+        monkeypatch.setattr(module, "DEEPER", -9.0)
+        alone = self.convex(bag, [[6.0, 1.5], [900.0, 900.0]])
+        assert connected(bag, alone, AUTO) is None  # one cluster has no hollow
+        spatial = replace(bag, means=np.pad(bag.means, ((0, 0), (0, 1))))
+        halves = self.convex(spatial, [[3.0, 1.5, 0.0], [9.0, 1.5, 0.0]])
+        assert connected(spatial, halves, AUTO) is None  # none is known
 
     @pytest.mark.parametrize("n", [1, FEWEST - 1])
     def test_too_few_cells(self, n):
@@ -321,6 +374,9 @@ class TestChoice:
     def test_no_more_clusters_than_allowed(self):
         found = found_in(cells_at(two_chains()), replace(ASKED, max_clusters=3))
         assert [level.k for level in found.levels] == [2, 3]
+        for params in (ASKED, AUTO):
+            one = replace(params, max_clusters=1)
+            assert connected(cells_at(two_chains(20)), None, one) is None
 
 
 @st.composite
@@ -394,19 +450,32 @@ def test_many_cells_are_condensed():
 
 
 def test_a_hollow_by_hand():
-    """Two cells of ten rows, 4 apart, one wide: log density falls by 4/2 - ln 2."""
+    """Two cells of ten rows, 4 apart: what lies in the middle beside what is inside."""
     bag = Cells(np.array([10, 10]), np.array([[0.0], [4.0]]), np.array([6.0, 6.0]))
     chains = Chains.of(bag)
-    # Widths: 1.5 times the spread 6/9. In the middle both Gaussians add up; at a mean
-    # the other one adds exp(-8) of its own.
-    top = np.log(1 + np.exp(-8))
-    expected = top - (np.log(2) - 2)
+    # Variances: a quarter of that of all rows, (2 * 10 * 4 + 12) / 20. In the middle
+    # both Gaussians add up, as at a mean, where the other one adds little.
+    variance = 4.6 / 4
+    top = np.log(1 + np.exp(-16 / (2 * variance)))
+    expected = top - (np.log(2) - 4 / (2 * variance))
     assert least_hollow(chains, np.array([0, 1])) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("heights", "expected"), [([1, 1, 1, 1, 5], 2), ([0, 1], 2.25), ([2.5], 0.5)]
+)
+def test_a_cell_on_the_wrong_side_fills_no_hollow(heights, expected):
+    chains = Chains.of(cells_at(two_chains(5)))
+    n = len(heights)
+    ends = (np.arange(n), np.arange(5, 5 + n))
+    hollows = Hollows(chains, np.full(10, 3.0), ends, np.array(heights, dtype=float))
+    assert hollows.least(np.repeat([0, 1], 5)) == expected
+
+
 def test_nothing_leads_through_the_deepest_hollow():
-    chains = Chains.of(cells_at(two_chains()))
-    assert least_hollow(chains, np.repeat([0, 1], 10)) == DEEPEST
+    points = two_chains(30) + np.repeat([[0.0, 0.0], [0.0, 300.0]], 30, axis=0)
+    chains = Chains.of(cells_at(points))
+    assert least_hollow(chains, np.repeat([0, 1], 30)) == DEEPEST
 
 
 @pytest.mark.parametrize("m", [2, 9, 40])

@@ -108,6 +108,16 @@ def test_a_large_bag_is_condensed():
     assert same(found, bag, owners)
 
 
+def test_nobody_searches_among_levels_of_a_category():
+    bag, _ = blobs(*PLACES)
+    wrong = np.array([[0.5, 0.0], [4.0, 0.0], [4.0, 3.0]])
+    assert likelier(bag, [wrong], 10) is not None
+    flag = np.arange(len(bag)) % 2.0
+    means = np.column_stack([bag.means, flag])
+    wrong = np.column_stack([wrong, np.full(3, 0.5)])
+    assert likelier(replace(bag, means=means), [wrong], 10) is None
+
+
 def test_cells_that_coincide_are_not_split():
     still = Cells(np.full(8, 9), np.zeros((8, 2)), np.full(8, 1.0))
     assert likelier(still, [np.zeros((1, 2))], 5) is None

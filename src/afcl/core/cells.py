@@ -16,6 +16,13 @@ from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells
 from afcl.kernels import sums
 
+#: Cells tie in a column if they are closer than this share of its range,
+TIED = 1e-4
+#: and than this share of the mean step there: many cells are close by chance;
+CLOSE = 0.1
+#: a column in which so many of the rows lie in cells that tie has few values.
+FEW_VALUES = 0.5
+
 
 def cells_of(X: Floats, labels: Ints, k: int) -> Cells:
     """Return the non-empty cells of labelled rows (o, b, z of Eqs. 6 and 7)."""
@@ -44,6 +51,24 @@ def pool(bag: Cells, labels: Ints, k: int) -> tuple[Floats, Floats, Floats]:
     around = weights * (residual * residual).sum(axis=1)
     scatter = np.bincount(labels, weights=bag.scatters + around, minlength=k)
     return mass, means, scatter.astype(np.float64)
+
+
+def has_few_values(bag: Cells) -> bool:
+    """Whether a column has few values, such as the levels of a category.
+
+    Most rows then lie in cells that tie there.
+    """
+    order = np.argsort(bag.means, axis=0, kind="stable")
+    sorted_means = np.take_along_axis(bag.means, order, axis=0)
+    counts = bag.counts[order]
+    steps = np.diff(sorted_means, axis=0)
+    spans = sorted_means[-1] - sorted_means[0]
+    close = (steps <= min(TIED, CLOSE / len(bag)) * spans) & (spans > 0)
+    tied = np.zeros_like(counts, dtype=bool)
+    tied[1:] |= close
+    tied[:-1] |= close
+    shares = (counts * tied).sum(axis=0) / bag.counts.sum()
+    return bool((shares > FEW_VALUES).any())
 
 
 def fold(cells: Cells, smallest: int) -> Cells:

@@ -20,8 +20,13 @@ from afcl.core.messages import Cells
 from afcl.core.protocol import Merge
 from afcl.kernels import squared_distances
 
-#: Share of two cells' radii that is not gap.
-REACH = 0.8
+#: How far the rows of a cell reach, in its radius: between those of a ball that is
+#: filled evenly (1.4 in two columns) and of one whose rows lie along other directions.
+REACH = 1.2
+#: A cell and its nearest, whose radii make its own: that of a few rows is half chance.
+POOLED = 4
+#: A step inside is so many times as long as rows would be apart if they lay evenly.
+SPACED = 1.5
 #: Power that a step counts by.
 POWER = 3
 #: Cells that a way can go on to from each.
@@ -41,7 +46,8 @@ class Chains:
     radii
         Root mean square distance of a cell's rows from their mean.
     spacings
-        About how far a row of a cell is from the next, the longest step being 1.
+        About how far a row of a cell is from the next, the longest step being 1, by
+        the radii of the cell and those around it.
     ways
         Between every two cells, in cubes of that.
     merges
@@ -61,13 +67,14 @@ class Chains:
         d, counts = cells.means.shape[1], cells.counts.astype(np.float64)
         squares = squared_distances(cells.means, cells.means)
         radii = np.sqrt(cells.scatters / np.maximum(counts - 1.0, 1.0))
+        around = np.sqrt((radii[nearest(squares, POOLED)] ** 2).mean(axis=1))
         # So many rows in a ball with this root mean square radius.
-        spacings = radii * np.sqrt((d + 2) / d) * counts ** (-1 / d)
-        reach = REACH * (radii[:, None] + radii)
+        spacings = around * np.sqrt((d + 2) / d) * counts ** (-1 / d)
+        reach = REACH * (around[:, None] + around)
         # Between the edges of cells: wide cells touch although their means are far
         # apart.
         gaps = np.maximum(np.sqrt(squares) - reach, 0.0)
-        lengths = gaps + (spacings[:, None] + spacings) / 2
+        lengths = gaps + SPACED * (spacings[:, None] + spacings) / 2
         longest = max(float(lengths.max()), np.finfo(float).tiny)
         spacings = spacings / longest
         # Over neighbours only: a long step, cubed, is hardly ever the shortest way.
@@ -120,6 +127,12 @@ class Chains:
         outside = means.min(axis=1)
         larger = np.maximum(np.maximum(inside, outside), np.finfo(float).tiny)
         return float(counts @ ((outside - inside) / larger) / counts.sum())
+
+
+def nearest(squares: Floats, most: int) -> Ints:
+    """Return the cells nearest to each, itself among them, at most so many."""
+    found: Ints = np.argsort(squares, axis=1, kind="stable")[:, :most]
+    return found
 
 
 def neighbours(squares: Floats, most: int) -> Bools:

@@ -4,67 +4,64 @@
 Cells are joined along the ways between them (:mod:`core.chains`). Where joining further
 becomes much dearer than joining has been so far, there are gaps, and what is left are
 clusters. The convex answer stays unless that tree is clearly better by one measure for
-both, a silhouette over ways, or unless its clusters do not come back when the cells are
-resampled. There, and where there are "no clusters", gaps, or hollows with few rows in
-them, must leave no doubt. See docs/decisions/0043-connected-clusters.md and
-docs/decisions/0054-clusters-that-come-back.md.
+both, a silhouette over ways, or the hollows between clusters, or unless its clusters do
+not come back when the cells are resampled. There, and where there are "no clusters",
+gaps, or hollows with few rows in them, must leave no doubt (:mod:`core.doubt`). See
+docs/decisions/0043-connected-clusters.md, 0054-clusters-that-come-back.md and
+0057-hollows-that-can-be-told.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
+from afcl.core.cells import has_few_values
 from afcl.core.chains import Chains
 from afcl.core.condense import condense_cells
-from afcl.core.hollows import DEEPEST, Hollows
+from afcl.core.doubt import FEWEST, Again, Doubt, resamples
 from afcl.core.indices import ALL_PARTED, parted
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Merge, PathLevel
-from afcl.core.stability import recovered, resampled
 from afcl.kernels import assign
 from afcl.registry import AUTO, CONNECTED, CONVEX, EITHER
 
 #: Cells that are worked on, at most,
 MOST = 1000
-#: and at least, where they are asked for
-FEWEST = 4
-#: and where they are not: among fewer, any gap may be chance.
+#: and at least where nobody asked for it: among fewer, any gap may be chance.
 ENOUGH = 30
-#: Levels that are looked at: so many, or so many times the convex answer's.
-LEVELS, TIMES = 30, 1.25
+#: Levels that are looked at: so many,
+LEVELS = 30
+#: or so many times the convex answer's.
+TIMES = 1.25
 #: Each cluster of an answer has such a share of the rows of an average one: what is
 #: smaller is a few rows apart from the others, not a part of the whole.
 FAIR = 0.2
 #: Joining further costs more by this logarithm (six times): gaps for certain.
 CERTAIN = 1.75
-#: Better than convex clusters: a silhouette larger by so much, with such a parting,
-BETTER, PARTED = 0.05, 1.2
+#: Better than convex clusters: a silhouette larger by so much,
+BETTER = 0.05
+#: with such a parting,
+PARTED = 1.2
 #: or larger by so much, whatever the parting;
 FAR_BETTER = 0.25
-#: or as many clusters, of other cells (by the Rand index), a little better, as parted.
-OTHERS, A_LITTLE_BETTER = 0.88, 0.02
-#: Round clusters of which less comes back, on average, are cut where nothing parts;
+#: or as many clusters, of other cells (by the Rand index),
+OTHERS = 0.88
+#: a little better, as parted.
+A_LITTLE_BETTER = 0.02
+#: Clusters of which less comes back, on average, are cut where nothing parts;
 STRAYED = 0.9
-#: connected ones of which less comes back than of those, and than this, stay aside.
-LOOSE = 0.85
-#: Where no convex clusters were found, or strayed ones: parting and a share of the
-#: least hollow together are so much, and more by so many times what does not come back
-#: of a cluster;
-DOUBTLESS, OF_HOLLOW, AWAY = 1.0, 0.25, 3.0
-#: in no more columns than these: in more a few rows do not tell how dense it is.
-COLUMNS = 2
-#: Columns in which most rows lie in cells that tie (to this share of the range) have
-#: few values, such as levels of a category: the gaps between these part nothing.
-TIED, FEW_VALUES = 1e-4, 0.5
-#: Resamples of the cells, and how many cells these have.
-RESAMPLES, CELLS = 8, 512
+#: if round ones do not, connected ones that do must only be parted by deeper hollows,
+DEEPER = 0.1
+#: if they do, fewer than such a share of them are parted by gaps for certain.
+HALF = 0.5
+#: Cells of a resample.
+CELLS = 512
 #: A cell is sparse if a row there is so many times as far from the next as usual.
 SPARSE = 3.0
 
@@ -137,9 +134,9 @@ def connected(
     """Return connected clusters, None where the convex answer stays.
 
     ``shape="connected"`` takes what hangs together in any case, if there are
-    :data:`FEWEST` cells; ``"auto"`` does not look where an index or a granularity of
-    the convex path was asked for, where a column has few values, or below
-    :data:`ENOUGH` cells.
+    :data:`FEWEST` cells and two clusters are allowed; ``"auto"`` does not look where an
+    index or a granularity of the convex path was asked for, where a column has few
+    values, or below :data:`ENOUGH` cells.
 
     Parameters
     ----------
@@ -154,27 +151,24 @@ def connected(
     steady
         How much of a convex cluster comes back, on average.
     """
-    # Who asks for an index of the round path wants that path's answer.
     own_wish = (params.criterion, params.granularity) != (AUTO, "auto")
     convex_wanted = params.shape == CONVEX or (params.shape == EITHER and own_wish)
-    if convex_wanted or len(bag) < FEWEST:
+    if convex_wanted or len(bag) < FEWEST or params.max_clusters == 1:
         return None
-    if params.shape == EITHER and (len(bag) < ENOUGH or _has_few_values(bag)):
+    if params.shape == EITHER and (len(bag) < ENOUGH or has_few_values(bag)):
         return None
-    # All pairs of cells have a way: work and memory grow with the square at least.
     chains = Chains.of(condense_cells(bag, MOST))
     levels = levels_of(chains, convex, params)
-    # Late and once: most answers do not depend on hollows or resamples.
-    hollows = cache(lambda: hollows_of(chains))
-    best = chosen(levels, hollows)
-    back = cache(lambda: _stabilities(chains.cells, best.labels, rng))
+    labels = {level.k: level.labels for level in levels}
+    again = cache(lambda: Again(chains.cells, resamples(chains.cells, CELLS, rng)))
+    doubt = Doubt(chains, cache(lambda k: again().of(labels[k])))
+    best = chosen(levels, doubt, convex is None)
     reason = None
-    # A few rows far out part well from the rest, and are no cluster.
     if best.is_fair:
         reason = (
-            _unseen(best, hollows, back)
+            _unseen(best, doubt)
             if convex is None
-            else _better(chains, best, convex, steady, hollows, back)
+            else _better(best, convex, steady, doubt)
         )
     if params.shape == EITHER and reason is None:
         return None
@@ -188,29 +182,11 @@ def connected(
     )
 
 
-def _has_few_values(bag: Cells) -> bool:
-    """Whether most rows lie in cells that tie in some column."""
-    order = np.argsort(bag.means, axis=0, kind="stable")
-    sorted_means = np.take_along_axis(bag.means, order, axis=0)
-    counts = bag.counts[order]
-    steps = np.diff(sorted_means, axis=0)
-    spans = sorted_means[-1] - sorted_means[0]
-    # Levels of a category are as far apart as rows can be: these gaps mean nothing
-    # (0043).
-    close = (steps <= TIED * spans) & (spans > 0)
-    tied = np.zeros_like(counts, dtype=bool)
-    tied[1:] |= close
-    tied[:-1] |= close
-    shares = (counts * tied).sum(axis=0) / bag.counts.sum()
-    return bool((shares > FEW_VALUES).any())
-
-
 def levels_of(
     chains: Chains, convex: PathLevel | None, params: DefaultParams
 ) -> tuple[ConnectedLevel, ...]:
     """Return the levels of the tree that may be the answer."""
     wanted = LEVELS if convex is None else max(LEVELS, math.ceil(TIMES * convex.k))
-    # Below three cells a cluster, every gap between cells is a gap between clusters.
     most = max(2, min(len(chains.cells) // 3, params.max_clusters or wanted, wanted))
     found = []
     for k in range(2, most + 1):
@@ -220,72 +196,31 @@ def levels_of(
     return tuple(found)
 
 
-def hollows_of(chains: Chains) -> Hollows | None:
-    """Return the hollows between cells, None where density cannot be told."""
-    return Hollows.of(chains) if chains.cells.means.shape[1] <= COLUMNS else None
-
-
 def chosen(
-    levels: tuple[ConnectedLevel, ...], hollows: Callable[[], Hollows | None]
+    levels: tuple[ConnectedLevel, ...], doubt: Doubt, unseen: bool
 ) -> ConnectedLevel:
     """Return the finest level with gaps for certain; else the one with the largest.
 
-    Where no gaps stand out (and density can be told), the finest level whose clusters
-    nothing leads between, if there is one; where nothing leads anywhere, cells are too
-    small to tell.
+    Where no gaps stand out, or no round clusters were seen, the finest level whose
+    hollows leave no doubt, if there is one.
     """
     fair = [level for level in levels if level.is_fair] or levels
     certain = [level for level in fair if level.score >= CERTAIN]
     if certain:
-        # The finest: coarser levels with gaps as certain only put parted ones together.
         return certain[-1]
     largest = max(fair, key=lambda level: (level.score, -level.k))
-    if largest.score > PARTED or (found := hollows()) is None:
+    if largest.score > PARTED and not unseen:
         return largest
-    apart = [level for level in fair if found.least(level.labels) >= DEEPEST]
-    # If even the finest level is apart, cells have no breadth and density says nothing
-    # (0054).
-    return apart[-1] if apart and apart[-1] is not fair[-1] else largest
-
-
-def resamples(
-    cells: Cells, most: int, rng: np.random.Generator
-) -> Iterator[Chains | None]:
-    """Yield what hangs together among resampled cells, None where they are too few."""
-    bag = condense_cells(cells, most)
-    for _ in range(RESAMPLES):
-        # Cells vary as those of other rows would: by count and by mean.
-        drawn = resampled(bag, rng)
-        yield Chains.of(drawn) if len(drawn) >= FEWEST else None
-
-
-def came_back(cells: Cells, labels: Ints, chains: Chains, others: Ints) -> Floats:
-    """Return how much of every cluster comes back among a resample's labels."""
-    k, most = int(labels.max()) + 1, int(max(labels.max(), others.max())) + 1
-    nearest = others[assign(cells.means, chains.cells.means)[0]]
-    return recovered(cells.counts, labels, nearest, most)[:k]
-
-
-def _stabilities(cells: Cells, labels: Ints, rng: np.random.Generator) -> Floats:
-    """Return how much of every cluster comes back on average."""
-    k, back = int(labels.max()) + 1, []
-    for chains in resamples(cells, CELLS, rng):
-        if chains is not None:
-            back.append(came_back(cells, labels, chains, chains.labels(k)))
-    # Too few cells to resample: nothing is known to come back.
-    return np.mean(back, axis=0) if back else np.zeros(k)
+    sure = (level for level in reversed(fair) if doubt.is_gone(level.labels))
+    return next(sure, largest)
 
 
 # ------------------------------------------------------------------ or convex
 
 
-def _unseen(
-    level: ConnectedLevel,
-    hollows: Callable[[], Hollows | None],
-    back: Callable[[], Floats],
-) -> str | None:
+def _unseen(level: ConnectedLevel, doubt: Doubt) -> str | None:
     """Say why there are clusters although no convex ones were found, if there are."""
-    if not _is_doubtless(level, hollows, back):
+    if not _is_doubtless(level, doubt):
         return None
     return (
         f"no round clusters part the rows, but {level.k} that hang together do: "
@@ -294,70 +229,55 @@ def _unseen(
     )
 
 
-def _is_doubtless(
-    level: ConnectedLevel,
-    hollows: Callable[[], Hollows | None],
-    back: Callable[[], Floats],
-) -> bool:
-    """Whether gaps or hollows leave no doubt, and the clusters come back."""
-    if level.score >= CERTAIN:
-        return True
-    if (found := hollows()) is None:
-        return False
-    seen = level.score + OF_HOLLOW * found.least(level.labels)
-    if seen < DOUBTLESS:
-        return False
-    # Asked last, as it costs resamples: what does not come back has to be made up for
-    # (0054).
-    return bool(seen >= DOUBTLESS + AWAY * (1 - back().min()))
+def _is_doubtless(level: ConnectedLevel, doubt: Doubt) -> bool:
+    """Whether gaps or hollows leave no doubt."""
+    return level.score >= CERTAIN or doubt.is_gone(level.labels)
 
 
 def _better(
-    chains: Chains,
-    level: ConnectedLevel,
-    convex: PathLevel,
-    steady: float,
-    hollows: Callable[[], Hollows | None],
-    back: Callable[[], Floats],
+    level: ConnectedLevel, convex: PathLevel, steady: float, doubt: Doubt
 ) -> str | None:
     """Say why what hangs together is better than convex clusters, if it is.
 
     Round clusters that rows have shown to be parted by valleys are not put together,
     unless they do not come back: then they are pieces of something long, and where the
-    valleys lie is chance.
+    valleys lie is chance. Nor are those that come back put together to much fewer.
     """
-    fewer = level.k < convex.k
-    strayed = fewer and steady < STRAYED and back().mean() > steady
-    # Rows have shown valleys: ways between cells must not overrule them (0055).
-    if fewer and parted(convex) >= ALL_PARTED and not strayed:
+    fewer, back = level.k < convex.k, doubt.back
+    strayed = fewer and steady < STRAYED and back(level.k).mean() > steady
+    much_fewer = level.k < HALF * convex.k and level.score < CERTAIN
+    if (much_fewer or (fewer and parted(convex) >= ALL_PARTED)) and not strayed:
         return None
+    chains = doubt.chains
     labels = assign(chains.cells.means, convex.centers)[0]
     used, labels = np.unique(labels, return_inverse=True)
-    # Both silhouettes are along ways, so that they can be compared.
     before = -1.0 if used.shape[0] < 2 else chains.silhouette(labels)
     after = chains.silhouette(level.labels)
     gain, parting = after - before, level.score
-    better = gain > BETTER and (parting > PARTED or gain > FAR_BETTER)
     others = (
         level.k == convex.k
-        and gain > A_LITTLE_BETTER
-        and parting > PARTED
         and _rand_index(chains.cells.counts, level.labels, labels) < OTHERS
     )
-    if better or others:
-        # Chains that run through noise look fine once, and elsewhere the next time.
-        if back().mean() < min(LOOSE, steady):
-            return None
+    better = (gain > BETTER and (parting > PARTED or gain > FAR_BETTER)) or (
+        others and gain > A_LITTLE_BETTER and parting > PARTED
+    )
+    if better and back(level.k).mean() >= min(STRAYED, steady):
         return (
             f"{level.k} clusters that hang together explain the cells better than "
             f"{convex.k} round ones (silhouette along the ways between cells "
             f"{after:.2f} against {before:.2f})"
         )
-    if not strayed or not _is_doubtless(level, hollows, back):
+    deeper = (others or strayed) and doubt.is_deeper(level.labels, labels, DEEPER)
+    if deeper and others:
+        return (
+            f"{level.k} clusters that hang together lie between deeper hollows than "
+            f"{convex.k} round ones"
+        )
+    if not deeper and not (strayed and _is_doubtless(level, doubt)):
         return None
     return (
         f"{level.k} clusters that hang together come back when the cells are resampled "
-        f"({back().mean():.0%} of a cluster on average), {convex.k} round "
+        f"({back(level.k).mean():.0%} of a cluster on average), {convex.k} round "
         f"ones do not ({steady:.0%})"
     )
 
@@ -382,11 +302,9 @@ def _sparse(chains: Chains, labels: Ints) -> Bools:
     """Return which cells are much sparser than their cluster usually is."""
     d, counts = chains.cells.means.shape[1], chains.cells.counts
     own = np.where(labels[:, None] == labels, chains.squares, np.inf)
-    # The nearest other cell, not the cell itself.
     np.fill_diagonal(own, np.inf)
     near = own.min(axis=1)
     room = np.sqrt(np.where(np.isfinite(near), near, 0.0) + chains.radii**2)
-    # Per row: a cell of many rows is wide and dense.
     room = room / counts ** (1 / d)
     usual = np.zeros(int(labels.max()) + 1)
     for cluster in range(usual.shape[0]):

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How deep the hollows between labelled cells are: how few rows lie on the way.
 
-Every cell is taken as a Gaussian, wide enough to meet its neighbours. A hollow between
-two clusters is as deep as the logarithm of the density inside them lies above that of
-the best pass from one to the other.
+Every cell is taken as a Gaussian, half as wide as its surroundings: a narrower one
+would see a hollow between any two cells. A hollow between two clusters is as deep as
+the logarithm of the density inside them lies above that of the passes from one to the
+other, but for the highest quarter of these: a cell or two at the border may be on the
+wrong side of it.
 """
 
 from __future__ import annotations
@@ -13,19 +15,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.core.chains import Chains, neighbours
+from afcl.core.chains import Chains, nearest, neighbours
 
-#: Cells whose spreads make a Gaussian's width,
-AROUND = 7
-#: and how much wider than these it is, in variances.
-WIDER = 1.5
+#: Cells around one whose variance makes that of its Gaussian,
+AROUND = 24
+#: and which share of it.
+SHARE = 0.25
 #: Cells that a pass can lead to from each.
 PASSES = 8
 #: Where the density is looked at between two cells.
 BETWEEN = (0.25, 0.5, 0.75)
 #: Share of a cluster's rows that lie where it is less dense than what counts as inside.
 INSIDE = 0.75
-#: A hollow that nothing leads through is this deep.
+#: Share of the passes between two clusters that a hollow lies above.
+PASSED = 0.75
+#: A hollow that nothing to speak of leads through is this deep.
 DEEPEST = 4.0
 #: No Gaussian is narrower, so that its square is a number.
 NARROWEST = 1e-150
@@ -61,7 +65,6 @@ class Hollows:
         density = _log_density(chains, widths, means)
         a, b = np.nonzero(np.triu(neighbours(chains.squares, PASSES)))
         heights = np.minimum(density[a], density[b])
-        # A pass is as high as its lowest point, which lies between its ends.
         for share in BETWEEN:
             on_the_way = (1 - share) * means[a] + share * means[b]
             heights = np.minimum(heights, _log_density(chains, widths, on_the_way))
@@ -71,35 +74,40 @@ class Hollows:
         """Return how deep the shallowest hollow between labelled clusters is."""
         k = int(labels.max()) + 1
         one, other = (labels[end] for end in self.ends)
-        # Clusters that no pass joins are as deep apart as can be.
-        passes = np.full((k, k), -np.inf)
-        np.maximum.at(passes, (one, other), self.heights)
-        passes = np.maximum(passes, passes.T)
+        pair = np.minimum(one, other) * k + np.maximum(one, other)
+        between = one != other  # somewhere: passes are a tree over all cells, and more
+        pair, heights = pair[between], self.heights[between]
+        order = np.lexsort((heights, pair))
+        pairs, starts, sizes = np.unique(
+            pair[order], return_index=True, return_counts=True
+        )
+        at = PASSED * (sizes - 1)
+        low = starts + np.floor(at).astype(np.int64)
+        high, rest = starts + np.ceil(at).astype(np.int64), at % 1
+        passes = (1 - rest) * heights[order[low]] + rest * heights[order[high]]
         inside = np.array([self._inside(labels == c) for c in range(k)])
-        depths = np.minimum(inside[:, None], inside) - passes
-        # The shallowest: one pair that hangs together makes the level wrong.
-        return min(DEEPEST, float(depths[~np.eye(k, dtype=bool)].min()))
+        depths = np.minimum(inside[pairs // k], inside[pairs % k]) - passes
+        return min(DEEPEST, float(depths.min()))
 
     def _inside(self, own: Bools) -> float:
         """Return the density that counts as the inside of a cluster."""
         order = np.argsort(self.density[own], kind="stable")
         rows = np.cumsum(self.chains.cells.counts[own][order])
-        # Not the densest cell: one dense spot would make everything around it a hollow.
         at = int(np.searchsorted(rows, INSIDE * rows[-1]))
         return float(self.density[own][order][at])
 
 
 def _widths(chains: Chains) -> Floats:
     """Return how wide the Gaussian of every cell is in a direction."""
-    d = chains.cells.means.shape[1]
-    near = np.argsort(chains.squares, axis=1, kind="stable")[:, :AROUND]
-    # Over neighbours: a cell of few rows does not know its own width.
-    spreads = np.median(chains.radii[near] ** 2, axis=1)
-    usual = float(np.median(np.sqrt(chains.squares)))
-    # Cells of identical rows would be infinitely dense.
-    least = max(1e-3 * usual, NARROWEST)
-    found: Floats = np.maximum(np.sqrt(WIDER * spreads / d), least)
-    return found
+    cells = chains.cells
+    near = nearest(chains.squares, AROUND)
+    counts = cells.counts[near].astype(np.float64)
+    rows = counts.sum(axis=1)
+    centers = (counts[:, :, None] * cells.means[near]).sum(axis=1) / rows[:, None]
+    squares = ((cells.means[near] - centers[:, None]) ** 2).sum(axis=2)
+    scatters = (counts * squares).sum(axis=1) + cells.scatters[near].sum(axis=1)
+    found: Floats = np.sqrt(SHARE * scatters / (rows * cells.means.shape[1]))
+    return np.maximum(found, NARROWEST)
 
 
 def _log_density(chains: Chains, widths: Floats, points: Floats) -> Floats:
@@ -108,13 +116,11 @@ def _log_density(chains: Chains, widths: Floats, points: Floats) -> Floats:
     m, d = cells.means.shape
     heights = np.log(cells.counts) - d * np.log(widths)
     found = np.empty(points.shape[0])
-    # In blocks: all points times all cells would not fit into memory.
     size = max(1, BLOCK // m)
     for start in range(0, points.shape[0], size):
         part = slice(start, start + size)
         apart = ((points[part, None] - cells.means) ** 2).sum(axis=2)
         each = heights - apart / (2 * widths**2)
-        # Before the exponential, which underflows far from every cell.
         highest = each.max(axis=1, keepdims=True)
         found[part] = highest[:, 0] + np.log(np.exp(each - highest).sum(axis=1))
     return found

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.core.cells import pool
+from afcl.core.cells import has_few_values, pool
 from afcl.core.condense import condense_cells
 from afcl.core.indices import LEAST_VARIANCE, Partition, free_bic
 from afcl.core.messages import Cells
@@ -34,13 +34,18 @@ TRIED = 8
 SLACK = 0.03
 #: A move has to gain this much, in nats a row.
 GAIN = 0.001
-#: A cluster has at least so many rows and cells: a cell that is tight by chance would
-#: be the likeliest cluster of all.
-ROWS, OF_CELLS = 10, 2
+#: A cluster has at least so many rows,
+ROWS = 10
+#: and cells: one that is tight by chance would be the likeliest cluster of all.
+OF_CELLS = 2
 #: Splits begin along the longest axis and at so many cells far from what is known.
 STARTS = 4
-#: Steps of a split's 2-means, of its axis' power iteration, and of the final Lloyd.
-HALVING, TURNING, POLISH = 8, 6, 20
+#: Steps of a split's 2-means,
+HALVING = 8
+#: of the power iteration for the longest axis,
+TURNING = 6
+#: and of Lloyd after a move.
+POLISH = 20
 
 
 class Found(NamedTuple):
@@ -73,6 +78,8 @@ class _Move(NamedTuple):
 def likelier(bag: Cells, starts: list[Floats], most: int) -> Floats | None:
     """Return centres of a likelier clustering than any of the starts, None if none is.
 
+    Where columns have few values nobody searches.
+
     Parameters
     ----------
     bag
@@ -82,6 +89,8 @@ def likelier(bag: Cells, starts: list[Floats], most: int) -> Floats | None:
     most
         The largest k.
     """
+    if has_few_values(bag):
+        return None  # rows that all have the same value would be likely for that alone
     small = bag if len(bag) <= CELLS else condense_cells(bag, CELLS)
     begun = [_fit(small, centers) for centers in starts]
     ends = [_searched(small, fit, most) for fit in begun]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
+from functools import cache
 
 import numpy as np
 
@@ -19,12 +19,10 @@ from afcl.core.cells import pool
 from afcl.core.connected import (
     Connected,
     ConnectedLevel,
-    came_back,
     chosen,
-    hollows_of,
     levels_of,
-    resamples,
 )
+from afcl.core.doubt import Again, Doubt, resamples
 from afcl.core.indices import Partition, scores_of
 from afcl.core.messages import Cells, Places
 from afcl.core.params import DefaultParams
@@ -121,21 +119,24 @@ def believed(
     no round clusters were: then there are clusters, and what these would gain is not
     known. Who asked for connected clusters has them whatever the verdict.
     """
-    if trust.verdict == NO_CLUSTERS and found.seen:
+    unseen = trust.verdict == NO_CLUSTERS
+    if unseen and found.seen:
         trust = replace(trust, verdict=CLUSTERS, gain=None)
-    k = int(found.labels.max()) + 1
-    ks, back = [], []
-    for chains in resamples(found.cells, CELLS, rng):
+    k, ks = int(found.labels.max()) + 1, []
+    drawn = list(resamples(found.cells, CELLS, rng))
+    again = Again(found.cells, drawn)
+    labels = {level.k: level.labels for level in found.levels}
+    # What comes back where there are so many clusters is that of the whole.
+    back = cache(lambda k: again.of(labels[k]) if k in labels else np.zeros(1))
+    for chains in drawn:
         if chains is None:
             ks.append(1)
             continue
         levels = levels_of(chains, None, params)
-        ks.append(chosen(levels, partial(hollows_of, chains)).k)
-        others = min(levels, key=lambda level: abs(level.k - k)).labels
-        back.append(came_back(found.cells, found.labels, chains, others))
+        ks.append(chosen(levels, Doubt(chains, back), unseen).k)
     counted = Counter(ks)
     shares = tuple((each, counted[each] / len(ks)) for each in sorted(counted))
-    stabilities = np.mean(back, axis=0) if back else np.zeros(k)
+    stabilities = again.of(found.labels)
     return Trust(
         trust.verdict,
         trust.gain,
