@@ -16,10 +16,9 @@ from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells
 from afcl.kernels import sums
 
-#: Cells tie in a column if they are closer than this share of its range,
-TIED = 1e-4
-#: and than this share of the mean step there: many cells are close by chance;
-CLOSE = 0.1
+#: Cells tie in a column if they are closer than this share of its range (ten units of
+#: what is summed under masks: closer than rounding), not by chance, as many cells are:
+TIED = 1e-5
 #: a column in which so many of the rows lie in cells that tie has few values.
 FEW_VALUES = 0.5
 
@@ -63,7 +62,7 @@ def has_few_values(bag: Cells) -> bool:
     counts = bag.counts[order]
     steps = np.diff(sorted_means, axis=0)
     spans = sorted_means[-1] - sorted_means[0]
-    close = (steps <= min(TIED, CLOSE / len(bag)) * spans) & (spans > 0)
+    close = (steps <= TIED * spans) & (spans > 0)
     tied = np.zeros_like(counts, dtype=bool)
     tied[1:] |= close
     tied[:-1] |= close
