@@ -94,9 +94,14 @@ def test_both_silhouettes_of_many_centres_are_those_of_numpy(k, d):
     counts, _, seconds, _ = ask.sums()
     bounds, scores = np.array([0, k]), np.array([2])
     expected = reference.tally(table, centers, bounds, scores, spreads, sizes)
-    assert np.abs(counts - expected[0]).sum() <= 8
+    # A row as near to two centres as float32 tells may fall to either, and then it is
+    # judged by that one's spread and size.
+    fallen = np.abs(counts - expected[0]).sum() / 2
+    assert fallen <= 4
     np.testing.assert_allclose(seconds.sum(), expected[2].sum(), rtol=1e-5)
-    np.testing.assert_allclose(ask.totals(), expected[3][0], atol=1e-5 * len(table))
+    odd = np.abs(ask.totals() - expected[3][0])
+    assert odd[0] <= 1e-5 * len(table)  # the simplified one is 0 at a tie
+    assert odd[1] <= 1e-5 * len(table) + fallen
 
 
 def test_rows_of_another_scale_and_a_part_of_a_table():
