@@ -72,18 +72,17 @@ class SeedSums:
         arrays = [(each.seeds, each.parents, each.groups) for each in partitions]
         asked = [array.tobytes() for each in arrays for array in each][:-1]
         if self._known is None or self._known[0] != asked:
-            self._known = asked, self._read(rows, partitions)
+            if isinstance(rows, RowsInPlace):
+                nests = [
+                    Nest(each.seeds, each.parents, each.groups) for each in partitions
+                ]
+                sums = rows.nested(nests)
+            elif isinstance(rows, TableRows) and rows.shape[1] > NARROW:
+                sums = self._read_wide(rows, partitions)
+            else:
+                sums = added_up(rows.map(partial(_sums_of_part, partitions=partitions)))
+            self._known = asked, sums
         return self._known[1]
-
-    def _read(self, rows: Rows, partitions: tuple[SeedPartition, ...]) -> Sums:
-        """Read the rows once."""
-        if isinstance(rows, RowsInPlace):
-            return rows.nested(
-                [Nest(each.seeds, each.parents, each.groups) for each in partitions]
-            )
-        if isinstance(rows, TableRows) and rows.shape[1] > NARROW:
-            return self._read_wide(rows, partitions)
-        return added_up(rows.map(partial(_sums_of_part, partitions=partitions)))
 
     def _read_wide(self, rows: Rows, partitions: tuple[SeedPartition, ...]) -> Sums:
         """Read rows beside which a byte or two for each are little.
