@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afcl.core import connected as module
+from afcl.core import doubt
 from afcl.core.chains import Chains, neighbours
 from afcl.core.condense import condense_cells
 from afcl.core.connected import (
@@ -295,6 +296,18 @@ class TestChoice:
         assert connected(bag, halves, AUTO, steady=0.8) is not None
         coming_back(monkeypatch, 0.91, 0.91)
         assert connected(bag, halves, AUTO, steady=0.95) is not None
+
+    def test_in_many_columns_gaps_have_to_be_certain(self, monkeypatch):
+        rng = np.random.default_rng(0)
+        points = np.column_stack([two_chains(20), rng.normal(0, 0.05, 40)])
+        bag = cells_at(points)
+        halves = self.convex(bag, [[4.5, 1.5, 0.0], [14.5, 1.5, 0.0]])
+        monkeypatch.setattr(module, "FAR_BETTER", 9.0)
+        assert connected(bag, halves, AUTO) is not None
+        monkeypatch.setattr(module, "CERTAIN", 99.0)
+        assert connected(bag, halves, AUTO) is None
+        monkeypatch.setattr(doubt, "COLUMNS", 3)
+        assert connected(bag, halves, AUTO) is not None
 
     def test_the_finest_level_without_doubt(self):
         def level(k, score):

@@ -621,8 +621,8 @@ def test_silent_clients_do_not_stop_the_cohorts(sd1):
 
 def test_with_dp_too(sd1):
     scale = (np.full(2, -1.0), np.full(2, 7.0))
-    given = {"scale": scale, "cohort": 3, "random_state": 0, "seeded_noise": True}
-    model = AFCL(privacy="secure(he)+dp(8)", **given)
+    given: dict[str, Any] = {"scale": scale, "cohort": 3, "seeded_noise": True}
+    model = AFCL(privacy="secure(he)+dp(8)", random_state=0, **given)
     assert model.fit_clients(split(sd1, 5)).n_clusters_ == 4
 
 

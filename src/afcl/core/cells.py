@@ -16,10 +16,7 @@ from afcl._typing import Floats, Ints
 from afcl.core.messages import Cells
 from afcl.kernels import sums
 
-#: Cells tie in a column if they are closer than this share of its range (ten units of
-#: what is summed under masks: closer than rounding), not by chance, as many cells are:
-TIED = 1e-5
-#: a column in which so many of the rows lie in cells that tie has few values.
+#: A column in which so many of the rows lie in cells that tie has few values.
 FEW_VALUES = 0.5
 
 
@@ -52,17 +49,17 @@ def pool(bag: Cells, labels: Ints, k: int) -> tuple[Floats, Floats, Floats]:
     return mass, means, scatter.astype(np.float64)
 
 
-def has_few_values(bag: Cells) -> bool:
+def has_few_values(bag: Cells, tied_by: float) -> bool:
     """Whether a column has few values, such as the levels of a category.
 
-    Most rows then lie in cells that tie there.
+    Most rows then lie in cells that tie there, to such a share of the range.
     """
     order = np.argsort(bag.means, axis=0, kind="stable")
     sorted_means = np.take_along_axis(bag.means, order, axis=0)
     counts = bag.counts[order]
     steps = np.diff(sorted_means, axis=0)
     spans = sorted_means[-1] - sorted_means[0]
-    close = (steps <= TIED * spans) & (spans > 0)
+    close = (steps <= tied_by * spans) & (spans > 0)
     tied = np.zeros_like(counts, dtype=bool)
     tied[1:] |= close
     tied[:-1] |= close

@@ -60,6 +60,10 @@ STRAYED = 0.9
 DEEPER = 0.1
 #: if they do, fewer than such a share of them are parted by gaps for certain.
 HALF = 0.5
+#: Cells this close in a column, as a share of its range, tie: where most do, it has few
+#: values, such as levels of a category, and the gaps between these part nothing. (Of
+#: thousands of cells most are that close by chance: no shapes are looked for there.)
+TIED = 1e-4
 #: Cells of a resample.
 CELLS = 512
 #: A cell is sparse if a row there is so many times as far from the next as usual.
@@ -155,7 +159,7 @@ def connected(
     convex_wanted = params.shape == CONVEX or (params.shape == EITHER and own_wish)
     if convex_wanted or len(bag) < FEWEST or params.max_clusters == 1:
         return None
-    if params.shape == EITHER and (len(bag) < ENOUGH or has_few_values(bag)):
+    if params.shape == EITHER and (len(bag) < ENOUGH or has_few_values(bag, TIED)):
         return None
     chains = Chains.of(condense_cells(bag, MOST))
     levels = levels_of(chains, convex, params)
@@ -258,8 +262,10 @@ def _better(
         level.k == convex.k
         and _rand_index(chains.cells.counts, level.labels, labels) < OTHERS
     )
-    better = (gain > BETTER and (parting > PARTED or gain > FAR_BETTER)) or (
-        others and gain > A_LITTLE_BETTER and parting > PARTED
+    # In many columns no hollow can speak for it: gaps have to be certain there.
+    is_parted = parting > (PARTED if doubt.has_few_columns else CERTAIN)
+    better = (gain > BETTER and (is_parted or gain > FAR_BETTER)) or (
+        others and gain > A_LITTLE_BETTER and is_parted
     )
     if better and back(level.k).mean() >= min(STRAYED, steady):
         return (

@@ -87,12 +87,15 @@ class Doubt:
     chains: Chains
     back: Callable[[int], Floats]
 
+    @property
+    def has_few_columns(self) -> bool:
+        """Whether a few rows tell how dense it is."""
+        return bool(self.chains.cells.means.shape[1] <= COLUMNS)
+
     @cached_property
     def hollows(self) -> Hollows | None:
         """The hollows between cells, None where density cannot be told."""
-        if self.chains.cells.means.shape[1] > COLUMNS:
-            return None
-        return Hollows.of(self.chains)
+        return Hollows.of(self.chains) if self.has_few_columns else None
 
     def is_gone(self, labels: Ints) -> bool:
         """Whether hollows between all of these clusters leave no doubt."""

@@ -23,6 +23,9 @@ from afcl.kernels import lloyd
 
 #: Cells that are searched, at most: a larger bag is condensed first.
 CELLS = 1024
+#: Cells this close in a column, as a share of its range, tie: by rounding, not by being
+#: many (ten units of what is summed under masks).
+TIED = 1e-5
 #: Moves of one search, at most.
 MOVES = 25
 #: Splits, and joins, that are looked at in a move, the most promising ones;
@@ -89,7 +92,7 @@ def likelier(bag: Cells, starts: list[Floats], most: int) -> Floats | None:
     most
         The largest k.
     """
-    if has_few_values(bag):
+    if has_few_values(bag, TIED):
         return None  # rows that all have the same value would be likely for that alone
     small = bag if len(bag) <= CELLS else condense_cells(bag, CELLS)
     begun = [_fit(small, centers) for centers in starts]
