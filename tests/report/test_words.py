@@ -267,6 +267,8 @@ def test_cautions():
     assert "limit of rounds" in said[1]
     assert said[2].startswith("2 of 3 clusters live at one site alone: ")
     assert "measures or codes something differently" in said[2]
+    empty = (sites[0], SiteSummary("c", 0))
+    assert not any("c sent" in each for each in cautions(replace(run, sites=empty)))
     many = tuple(SiteSummary(f"s{i}", 1) for i in range(8))
     assert "and 3 more sent nothing" in cautions(replace(run, sites=many))[0]
     patience = history_of([{**end, "reason": "patience"}])

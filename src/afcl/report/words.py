@@ -285,7 +285,9 @@ def _meaning(level: str, run: RunFolder) -> str:
 def cautions(run: RunFolder) -> list[str]:
     """Return what a reader should know before believing the page."""
     found = []
-    silent = [s.name for s in run.sites if s.messages == 0]
+    # A simulated site without rows has a note of its own; a server may not know them.
+    known = run.kind != COORDINATOR
+    silent = [s.name for s in run.sites if s.messages == 0 and (s.rows or not known)]
     if run.done and run.kind != MEMBER and silent:
         found.append(
             f"{_listed(silent)} sent nothing: the rows there had no say in the answer, "
