@@ -7,6 +7,7 @@ import pytest
 
 from afcl.reliance import (
     confidence_words,
+    is_split_by_a_column,
     levels_words,
     path_end_words,
     percent,
@@ -122,6 +123,27 @@ def test_nobody_relies_on_the_largest_k_that_was_allowed(share: float, words: st
     assert reliance_of("clusters", share, 18, note) == words
     assert reliance_of("unclear", share, 18, note) == ""
     assert reliance_of("clusters", 1.0, 18, "Else.") == "can be relied on"
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (1.0, "one column decides it"),
+        (0.7, "one column decides it"),
+        (0.69, "uncertain"),
+        (0.49, "do not rely on it"),
+    ],
+)
+def test_nobody_relies_on_clusters_that_one_column_makes(share: float, words: str):
+    note = path_end_words(10)
+    assert reliance_of("clusters", share, 10, note, is_split=True) == words
+    assert reliance_of("unclear", share, 10, is_split=True) == ""
+
+
+def test_only_a_column_that_splits_the_clusters_counts():
+    assert is_split_by_a_column([{"kind": "ids"}, {"kind": "splits the clusters"}])
+    assert not is_split_by_a_column([{"kind": "ids"}, {"kind": "sentinel"}])
+    assert not is_split_by_a_column([])
 
 
 @pytest.mark.parametrize(

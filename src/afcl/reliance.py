@@ -8,7 +8,7 @@ Functions that have nothing to say return "".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 # Verdicts, as they stand in result.json.
 CLUSTERS = "clusters"
@@ -26,8 +26,12 @@ DOUBTFUL = 0.5
 RELIANCE = ((SURE, "can be relied on"), (LIKELY, "likely"), (DOUBTFUL, "uncertain"))
 #: What is said below all of them.
 UNRELIABLE = "do not rely on it"
-#: What is said instead of "likely" and better where the path ended at the answer.
+#: What is said instead of "likely" and better where the path ended at the answer,
 THERE_MAY_BE_MORE = "there may be more"
+#: and where one column made most of the clusters.
+ONE_COLUMN = "one column decides it"
+#: The kind of finding that says so, as it stands in result.json.
+SPLITS = "splits the clusters"
 #: Clusters of which less comes back are not stable.
 STABLE = 0.8
 
@@ -61,17 +65,31 @@ def reliance(share: float) -> str:
     return next(words, UNRELIABLE)
 
 
-def reliance_of(verdict: str, share: float, n_clusters: int, note: str = "") -> str:
+def reliance_of(
+    verdict: str,
+    share: float,
+    n_clusters: int,
+    note: str = "",
+    is_split: bool = False,
+) -> str:
     """Return what a confidence means beside a verdict and the answer's note.
 
     That clusters come out again says nothing where a test does not see them, nor where
-    a larger k was not allowed.
+    a larger k was not allowed, nor where a column splits them by itself: it does so in
+    every resample.
     """
     if verdict == UNCLEAR or (verdict == NO_CLUSTERS and n_clusters != 1):
         return ""
+    if reaches(share, LIKELY) and is_split:
+        return ONE_COLUMN
     if reaches(share, LIKELY) and is_path_end(note, n_clusters):
         return THERE_MAY_BE_MORE
     return reliance(share)
+
+
+def is_split_by_a_column(suspicions: Iterable[Mapping[str, object]]) -> bool:
+    """Whether one of a result's suspicions is a column that splits the clusters."""
+    return any(each.get("kind") == SPLITS for each in suspicions)
 
 
 def path_end_words(n_clusters: int) -> str:

@@ -148,6 +148,22 @@ def test_no_success_beside_a_doubt(k, verdict, confidence, given, said, word):
     assert (state_of(run).word, state_of(run).text) == (word, "done")
 
 
+@pytest.mark.parametrize(
+    ("given", "said", "word"),
+    [(None, "Perhaps 10 clusters", "doubtful"), (10, "10 clusters", "done")],
+)
+def test_no_success_where_one_column_makes_the_clusters(given, said, word):
+    run = facts_with(
+        {},
+        10,
+        trust=TrustFacts("clusters", confidence=1.0),
+        parameters={"n_clusters": given},
+        is_split=True,
+    )
+    assert (headline(run), state_of(run).word) == (said, word)
+    assert reliance_on(run) == ("" if given else "one column decides it")
+
+
 def test_a_share_is_judged_as_it_is_shown():
     run = facts_with({}, 3, trust=TrustFacts("clusters", confidence=0.696))
     assert (headline(run), reliance_on(run)) == ("3 clusters", "likely")

@@ -12,9 +12,9 @@ import pytest
 
 from afcl import AFCL
 from afcl.cli import main
-from afcl.data.suspicion import SPLITS
 from afcl.estimators.storage import result_of
 from afcl.exceptions import SuspicionWarning
+from afcl.reliance import SPLITS
 from afcl.runtime.splitting import splitting_columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
@@ -126,4 +126,8 @@ def test_a_run_says_it_and_keeps_it(tmp_path, monkeypatch, capsys):
     assert said in capsys.readouterr().err
     result = json.loads(Path("o/result.json").read_text())
     assert [each["kind"] for each in result["suspicions"]] == [SPLITS]
-    assert "splits the clusters by itself" in Path("o/report.html").read_text()
+    page = Path("o/report.html").read_text()
+    assert "splits the clusters by itself" in page
+    assert "Perhaps 10 clusters" in page
+    assert "One column decides it." in page
+    assert "relied on" not in page

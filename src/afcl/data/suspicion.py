@@ -16,7 +16,6 @@ UNIT = "unit"
 REPEATED = "repeated rows"
 SAME_ROWS = "same rows"
 MOSTLY_EMPTY = "mostly empty"
-SPLITS = "splits the clusters"
 
 
 @dataclass(frozen=True, slots=True)

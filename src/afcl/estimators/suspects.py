@@ -24,7 +24,6 @@ from afcl.data.suspicion import (
     MOSTLY_EMPTY,
     SAME_ROWS,
     SENTINEL,
-    SPLITS,
     TWO_VALUES,
     ZERO,
     Suspicion,
@@ -33,6 +32,7 @@ from afcl.data.suspicions import find_suspicions
 from afcl.data.tables import Table
 from afcl.gaps import has_gaps
 from afcl.privacy import parse_level
+from afcl.reliance import SPLITS
 from afcl.robust import ROBUST
 
 #: Most rows of all tables that are looked at, about. With their extremes they are fewer

@@ -17,7 +17,14 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.exceptions import InputError
 from afcl.registry import OF_CONNECTED
-from afcl.reliance import CLUSTERS, NO_CLUSTERS, STABLE, UNCLEAR, reaches
+from afcl.reliance import (
+    CLUSTERS,
+    NO_CLUSTERS,
+    STABLE,
+    UNCLEAR,
+    is_split_by_a_column,
+    reaches,
+)
 from afcl.report.levels import categories_of, times_of
 from afcl.report.past_answers import AnswerSummary, answers_of
 from afcl.report.profile_facts import ClusterProfile, orders_of, profiles_of
@@ -126,6 +133,8 @@ class RunFolder:
         columns are levels of a category.
     sites, rounds, note, suspicions, notes, data_notes, parameters, versions
         As in ``result.json``; of suspicions the texts.
+    is_split
+        Whether one of these is a column that splits the clusters by itself.
     shape
         Where the clusters are, if they need not be round.
     orders, times
@@ -162,6 +171,7 @@ class RunFolder:
     rounds: int | None = None
     note: str = ""
     suspicions: tuple[str, ...] = ()
+    is_split: bool = False
     notes: tuple[str, ...] = ()
     data_notes: tuple[str, ...] = ()
     answers: tuple[AnswerSummary, ...] = ()
@@ -363,6 +373,7 @@ def _finished(
             "note": str(result.get("note") or ""),
             "answers": answers_of(result.get("history") or ()),
             "suspicions": tuple(str(s["text"]) for s in result.get("suspicions") or ()),
+            "is_split": is_split_by_a_column(result.get("suspicions") or ()),
             "notes": tuple(map(str, result.get("notes") or ())),
             "data_notes": tuple(map(str, result.get("data_notes") or ())),
             "versions": dict(result.get("versions") or {}),

@@ -72,7 +72,7 @@ def reliance_on(run: RunFolder) -> str:
     if trust is None or trust.confidence is None or is_given(run):
         return ""
     k = run.n_clusters or 0
-    return reliance_of(trust.verdict, trust.confidence, k, run.note)
+    return reliance_of(trust.verdict, trust.confidence, k, run.note, run.is_split)
 
 
 def in_doubt(run: RunFolder) -> bool:
@@ -81,9 +81,11 @@ def in_doubt(run: RunFolder) -> bool:
     if trust is None or trust.verdict in (NO_CLUSTERS, UNCLEAR):
         return trust is not None
     sure = trust.confidence
-    if is_path_end(run.note, run.n_clusters or 0) and not is_given(run):
+    if is_given(run):
+        return False
+    if run.is_split or is_path_end(run.note, run.n_clusters or 0):
         return True
-    return sure is not None and not reaches(sure, LIKELY) and not is_given(run)
+    return sure is not None and not reaches(sure, LIKELY)
 
 
 def scored(run: RunFolder) -> list[tuple[int, float]]:

@@ -17,7 +17,8 @@ import numpy as np
 from afcl._typing import Bools, Floats, Ints
 from afcl.data.errors import drop_option
 from afcl.data.features import Feature
-from afcl.data.suspicion import SPLITS, TWO_VALUES, Suspicion
+from afcl.data.suspicion import TWO_VALUES, Suspicion
+from afcl.reliance import SPLITS
 
 #: Centres of twins are in every other column at most so many spreads apart,
 APART = 0.5
