@@ -60,6 +60,16 @@ class TestWarnings:
         again = AFCL.load(tmp_path / "model").report(tmp_path / "again.html")
         assert "-999 in 10 cells" in again.read_text()
 
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_client_that_alone_stretches_columns_is_named(self, seed):
+        tables = [spots(seed + i) for i in range(4)]
+        tables.append(np.full((40, 2), 1e300))
+        model, lines = said(lambda: AFCL(random_state=seed).fit_clients(tables))
+        assert model.n_clusters_ == 3
+        (line,) = lines
+        assert line.startswith("client 4 alone stretches columns 1, 2 up to over a ")
+        assert "check units, or give scale=(low, high) (see docs/" in line
+
     @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
     def test_columns_of_frames_go_by_their_names(self, frame):
         X = spots()

@@ -162,7 +162,8 @@ class Reading:
         """Warn of what looks odd about the rows of an answer, and keep it for its page.
 
         So are `notes` on what was left out. Where rows must not tell anything, only who
-        has them is told.
+        has them is told. A client that alone stretches columns, and has no say there,
+        is warned of where no finding says more of its rows.
         """
         columns = [str(name) for name in self.center_columns_]
         known = self._embedding or Embedding((), ())
@@ -177,5 +178,9 @@ class Reading:
             if not suspects.is_private(self.privacy_):
                 self._result["suspicions"] = [asdict(each) for each in found]
                 self._result["data_notes"] = list(notes)
-        for line in suspects.lines_for_user(found):
+        lines = suspects.lines_for_user(found)
+        if self._result is not None and not lines:
+            told = self._result["notes"]
+            lines = suspects.stretches_for_python(told, self._roster)
+        for line in lines:
             warn_user(SuspicionWarning(line))

@@ -34,6 +34,7 @@ from afcl.gaps import has_gaps
 from afcl.privacy import parse_level
 from afcl.reliance import SPLITS
 from afcl.robust import ROBUST
+from afcl.runtime.agreement import takes_the_say
 
 #: Most rows of all tables that are looked at, about. With their extremes they are fewer
 #: than the rules look at: these need not draw again.
@@ -102,6 +103,24 @@ def suspicions_in(
 def for_python(found: Sequence[Suspicion]) -> list[Suspicion]:
     """Return findings with advice for Python."""
     return [replace(each, text=_advised(each)) for each in found]
+
+
+def stretches_for_python(notes: Sequence[str], roster: Sequence[str]) -> list[str]:
+    """Return what a run noted of who has no say in columns, with advice for Python.
+
+    Examples
+    --------
+    >>> notes = ["4 stretches column 1: it has no say there; give --ranges", "Else."]
+    >>> stretches_for_python(notes, ["0", "4"])
+    ['client 4 stretches column 1: it has no say there; give scale=(low, high)']
+    """
+    is_numbered = all(name.isdecimal() for name in roster if name)
+    who = "client " if is_numbered else ""
+    return [
+        who + note.replace("give --ranges", "give scale=(low, high)")
+        for note in notes
+        if takes_the_say(note)
+    ]
 
 
 def lines_for_user(found: Sequence[Suspicion]) -> list[str]:

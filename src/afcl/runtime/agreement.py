@@ -44,6 +44,8 @@ MAX_ROWS = 10**8
 MOST_OF_ALL = 0.9
 #: So many times are not told apart from more.
 BEYOND = 1e6
+#: What a note says of who stretches columns alone, and is not listened to there.
+NO_SAY = "no say there"
 
 #: "minmax", "robust", (low, high) or a mapping from column to (low, high), or None.
 Scale: TypeAlias = Any
@@ -304,6 +306,11 @@ def notes_on(
     return notes
 
 
+def takes_the_say(note: str) -> bool:
+    """Whether a note says that somebody has no say in columns."""
+    return NO_SAY in note
+
+
 def _stretch_note(
     who: Sequence[str], each: Sequence[Stretch], n: int, columns: Sequence[str]
 ) -> str:
@@ -319,7 +326,7 @@ def _stretch_note(
     )
     if n > 2:
         has = "it has" if len(who) == 1 else "they have"
-        text += f": {has} no say there, far rows count as just outside"
+        text += f": {has} {NO_SAY}, far rows count as just outside"
     return f"{text}; check units, or give --ranges"
 
 
