@@ -32,6 +32,7 @@ class Reading:
     scale: Any
     privacy_: str | None
     _result: dict[str, Any] | None
+    _roster: list[str]
     n_features_in_: int
     feature_names_in_: AnyArray
     _embedding: Embedding | None = None
