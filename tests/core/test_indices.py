@@ -365,6 +365,30 @@ def test_of_several_clear_levels_the_likeliest_wins():
     assert choose(rows, "auto", 0.01, 20) == 1
 
 
+def test_six_of_ten_valleys_confirm_a_level_if_they_are_deep():
+    """With four of v = 1 the average of ten is v^.6, at most .64 if v <= .475."""
+    coarse, fine = with_valleys(2, 2, 0.0, silhouette=0.6), with_valleys(10, 6, 5.0)
+
+    def winner(middle, share=6):
+        clear = np.tile([middle, 50.0, 50.0], (share, 1))
+        touching = np.tile([50.0, 50.0, 50.0], (10 - share, 1))
+        valleys = np.concatenate([clear, touching])
+        return choose([coarse, replace(fine, valleys=valleys)], "auto", 0.01, 20)
+
+    assert winner(22.0) == 1  # (22 + 3)/(50 + 3)
+    assert winner(23.0) == 0
+    assert winner(0.0, share=5) == 0  # however deep
+
+
+def test_the_likeliest_of_several_levels():
+    """A hundred rows: half a nat is a little."""
+    levels = [with_valleys(k, k, likely) for k, likely in ((2, 0.0), (10, 5.0))]
+    rows = [replace(level, sizes=np.full(level.k, 100 / level.k)) for level in levels]
+    assert [indices.is_likeliest(level, rows) for level in rows] == [False, True]
+    near = replace(with_valleys(9, 9, 4.6), sizes=np.full(9, 100 / 9))
+    assert indices.is_likeliest(near, rows)
+
+
 def test_a_level_near_the_end_of_the_path_is_not_confirmed():
     coarse, fine = with_valleys(2, 2, 0.0, silhouette=0.6), with_valleys(8, 8, 5.0)
     assert choose([coarse, fine], "auto", 0.01, 11) == 1

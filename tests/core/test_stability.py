@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 
 from afcl.core.messages import Cells
+from afcl.core.path import level_around
 from afcl.core.protocol import PathLevel
-from afcl.core.stability import FromRows, chosen_again, recovered, resampled
+from afcl.core.stability import (
+    FromRows,
+    chosen_again,
+    path_with,
+    recovered,
+    resampled,
+    searched_again,
+)
 from afcl.registry import INDICES
 
 
@@ -95,3 +103,36 @@ def test_what_comes_back_by_hand():
 def test_a_cluster_without_anything_does_not_come_back():
     weights, labels = np.array([3, 3]), np.array([0, 0])
     np.testing.assert_allclose(recovered(weights, labels, labels, 2), [1, 0])
+
+
+def four_blobs():
+    """Cells of four places; the first two are near each other, the last is large."""
+    rng = np.random.default_rng(0)
+    places = np.array([[0.0, 0], [1, 0], [4, 0], [4, 3]])
+    means = np.repeat(places, 12, axis=0) + 0.035 * rng.normal(size=(48, 2))
+    return Cells(np.full(48, 8), means, np.full(48, 0.14)), places
+
+
+def test_what_was_searched_for_is_searched_for_again():
+    bag, places = four_blobs()
+    right = level_around(bag, places)
+    wrong = level_around(bag, np.array([[0.5, 0], [4, 0], [3.97, 3], [4.03, 3]]))
+    assert right is not None
+    assert wrong is not None
+    (found,) = searched_again([wrong], bag, 4, 10)
+    np.testing.assert_allclose(np.sort(found.centers, 0), np.sort(right.centers, 0))
+    # Not at another k than the answer's, and nothing likelier is left to be found.
+    assert searched_again([wrong], bag, 3, 10) == (wrong,)
+    assert searched_again([right], bag, 4, 10) == (right,)
+
+
+def test_cells_that_end_in_one_cluster_are_no_level():
+    bag, _ = four_blobs()
+    assert level_around(bag, np.array([[0.0, 0.0], [99.0, 99.0]])) is None
+
+
+def test_a_level_takes_the_place_of_that_of_the_same_k():
+    path = [level(2, 0.1), level(3, 0.2)]
+    other, finer = level(3, 0.9), level(4, 0.9)
+    assert path_with(path, other) == (path[0], other)
+    assert path_with(path, finer) == (*path, finer)

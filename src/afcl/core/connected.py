@@ -24,7 +24,7 @@ from afcl.core.cells import has_few_values
 from afcl.core.chains import Chains
 from afcl.core.condense import condense_cells
 from afcl.core.doubt import FEWEST, Again, Doubt, resamples
-from afcl.core.indices import ALL_PARTED, parted
+from afcl.core.indices import ALL_PARTED, CONFIRMED, parted
 from afcl.core.messages import Cells
 from afcl.core.params import DefaultParams
 from afcl.core.protocol import Merge, PathLevel
@@ -58,8 +58,12 @@ A_LITTLE_BETTER = 0.02
 STRAYED = 0.9
 #: if round ones do not, connected ones that do must only be parted by deeper hollows,
 DEEPER = 0.1
-#: if they do, fewer than such a share of them are parted by gaps for certain.
+#: if they do, fewer than such a share of them are parted by gaps for certain;
 HALF = 0.5
+#: and so are even fewer, if valleys confirm the round ones and
+THIRD = 1 / 3
+#: so much of them comes back.
+MOSTLY = 0.75
 #: Cells this close in a column, as a share of its range, tie: where most do, it has few
 #: values, such as levels of a category, and the gaps between these part nothing. (Of
 #: thousands of cells most are that close by chance: no shapes are looked for there.)
@@ -134,6 +138,7 @@ def connected(
     params: DefaultParams,
     rng: np.random.Generator,
     steady: float = 1.0,
+    likeliest: bool = False,
 ) -> Connected | None:
     """Return connected clusters, None where the convex answer stays.
 
@@ -154,6 +159,8 @@ def connected(
         Draws resamples, where the choice rests on them.
     steady
         How much of a convex cluster comes back, on average.
+    likeliest
+        Whether no level of the convex path is likelier than the answer.
     """
     own_wish = (params.criterion, params.granularity) != (AUTO, "auto")
     convex_wanted = params.shape == CONVEX or (params.shape == EITHER and own_wish)
@@ -172,7 +179,7 @@ def connected(
         reason = (
             _unseen(best, doubt)
             if convex is None
-            else _better(best, convex, steady, doubt)
+            else _better(best, convex, steady, likeliest, doubt)
         )
     if params.shape == EITHER and reason is None:
         return None
@@ -239,18 +246,16 @@ def _is_doubtless(level: ConnectedLevel, doubt: Doubt) -> bool:
 
 
 def _better(
-    level: ConnectedLevel, convex: PathLevel, steady: float, doubt: Doubt
+    level: ConnectedLevel,
+    convex: PathLevel,
+    steady: float,
+    likeliest: bool,
+    doubt: Doubt,
 ) -> str | None:
-    """Say why what hangs together is better than convex clusters, if it is.
-
-    Round clusters that rows have shown to be parted by valleys are not put together,
-    unless they do not come back: then they are pieces of something long, and where the
-    valleys lie is chance. Nor are those that come back put together to much fewer.
-    """
-    fewer, back = level.k < convex.k, doubt.back
-    strayed = fewer and steady < STRAYED and back(level.k).mean() > steady
-    much_fewer = level.k < HALF * convex.k and level.score < CERTAIN
-    if (much_fewer or (fewer and parted(convex) >= ALL_PARTED)) and not strayed:
+    """Say why what hangs together is better than convex clusters, if it is."""
+    back = doubt.back
+    strayed = level.k < convex.k and steady < STRAYED and back(level.k).mean() > steady
+    if _stays_round(level, convex, likeliest, strayed, steady >= MOSTLY):
         return None
     chains = doubt.chains
     labels = assign(chains.cells.means, convex.centers)[0]
@@ -286,6 +291,30 @@ def _better(
         f"({back(level.k).mean():.0%} of a cluster on average), {convex.k} round "
         f"ones do not ({steady:.0%})"
     )
+
+
+def _stays_round(
+    level: ConnectedLevel,
+    convex: PathLevel,
+    likeliest: bool,
+    strayed: bool,
+    mostly_back: bool,
+) -> bool:
+    """Whether round clusters are not to be put together.
+
+    Those that rows have shown to be parted by valleys are not, unless they do not come
+    back: then they are pieces of something long, and where the valleys lie is chance.
+    Without gaps for certain they are not put together to much fewer if those come
+    back, nor to very few: of many clusters some touch, and stray for that alone.
+    """
+    share, times = parted(convex), level.k / convex.k
+    if level.score < CERTAIN:
+        if times < THIRD and share >= CONFIRMED and mostly_back:
+            return True
+        if times < HALF and not strayed:
+            return True
+    are_parted = share >= (CONFIRMED if likeliest else ALL_PARTED)
+    return times < 1 and are_parted and not strayed
 
 
 def _rand_index(counts: Ints, labels: Ints, others: Ints) -> float:

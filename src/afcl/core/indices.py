@@ -44,8 +44,11 @@ DROP = 0.2
 DEEP = 0.75
 #: (so many rows more counted in both: a few fewer make no valley),
 FEW = 3.0
-#: and the likeliest k is confirmed if this share of its clusters have one.
+#: and the likeliest k is confirmed if this share of its clusters have one,
 CONFIRMED = 0.7
+#: or a smaller one where valleys are deep: v is so small on (geometric) average.
+NEARLY_CONFIRMED = 0.6
+DEEP_ON_AVERAGE = 0.64
 #: Where valleys are all there is to go by, clusters are parted if this share have one.
 ALL_PARTED = 0.8
 #: Clusters with hardly a row between them, by the same share, are not cut further: what
@@ -259,7 +262,17 @@ def _is_confirmed(level: PathLevel, most: int) -> bool:
     # rows.
     if k >= NEAR_END * most or level.sizes.sum() < k * d:
         return False
-    return parted(level) >= CONFIRMED
+    share = parted(level)
+    if share >= CONFIRMED or share < NEARLY_CONFIRMED:
+        return share >= CONFIRMED
+    # A cluster may touch one neighbour if it is clear of the others' kind (0026).
+    return bool(np.log(depths(level.valleys)).mean() <= np.log(DEEP_ON_AVERAGE))
+
+
+def is_likeliest(level: PathLevel, levels: Sequence[PathLevel]) -> bool:
+    """Whether no level is likelier, by more than a little."""
+    likely, near = _likelihoods([level, *levels], LIKELY)
+    return bool(likely[0] >= likely.max() - near)
 
 
 def parted(level: PathLevel) -> float:

@@ -67,6 +67,20 @@ def scored(level: PathLevel, silhouette: float, simplified: float) -> PathLevel:
     return replace(level, scores=scores_of(known))
 
 
+def level_around(bag: Cells, centers: Floats) -> PathLevel | None:
+    """Return the level that was searched for, around centres, polished and scored.
+
+    None where all cells end in one cluster, which no index knows.
+    """
+    counts, means, scatters = polish(bag, centers)
+    if len(counts) < 2:
+        return None
+    bare = PathLevel(len(counts), means, counts, {}, scatters, searched=True)
+    simplified, moment = summary_silhouettes(bag, bare)
+    weights = bag.counts / bag.counts.sum()
+    return scored(bare, float(weights @ moment), float(weights @ simplified))
+
+
 def build_path(
     bag: Cells,
     seeds: Cells,

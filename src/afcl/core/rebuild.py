@@ -28,12 +28,13 @@ from afcl.core.params import DefaultParams
 from afcl.core.path import (
     build_path,
     joined_seeds,
+    level_around,
     polish,
     scored,
     summary_silhouettes,
 )
 from afcl.core.protocol import PathLevel, server_rng
-from afcl.core.search import likelier
+from afcl.core.search import SEARCHED_FROM, likelier
 from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import ServerState
 from afcl.kernels import assign, lloyd
@@ -47,8 +48,6 @@ BULK = 1 << 14
 RESTARTS = 3
 #: Lloyd iterations after a reply changed the memory.
 REFINE = 10
-#: Levels that a search for a likelier one begins at: the likeliest.
-SEARCHED_FROM = 3
 #: Purpose of the server's draws.
 SEEDING = 0
 #: Plans of one version that answers are checked against.
@@ -199,13 +198,8 @@ def _searched(
     order = np.argsort(-goodness(levels, "free_bic"), kind="stable")
     starts = [levels[i].centers for i in order[:SEARCHED_FROM]]
     centers = likelier(bag, starts, most) if starts else None
-    if centers is None:
-        return ()
-    counts, means, scatters = polish(bag, centers)
-    bare = PathLevel(len(counts), means, counts, {}, scatters, searched=True)
-    simplified, moment = summary_silhouettes(bag, bare)
-    weights = bag.counts / bag.counts.sum()
-    return (scored(bare, float(weights @ moment), float(weights @ simplified)),)
+    found = None if centers is None else level_around(bag, centers)
+    return () if found is None else (found,)
 
 
 def _next_peaks(good: Floats, kept: set[int]) -> list[int]:

@@ -21,7 +21,7 @@ from afcl.core.cells import exchange, nothing
 from afcl.core.checks import check_hello, check_update
 from afcl.core.condense import condense_cells
 from afcl.core.connected import Connected, connected
-from afcl.core.indices import admitted, choose, goodness
+from afcl.core.indices import admitted, choose, goodness, is_likeliest
 from afcl.core.messages import (
     Batch,
     Broadcast,
@@ -334,7 +334,9 @@ def result(
     if state.params.shape != CONVEX:
         rng = server_rng(state.seed, BELIEVING, 0)
         steady = float(np.mean(trust.stabilities))
-        found = connected(state.bag(), level, state.params, rng, steady)
+        likeliest = level is not None and is_likeliest(level, candidates)
+        bag, params = state.bag(), state.params
+        found = connected(bag, level, params, rng, steady, likeliest)
         if found is not None:
             return _connected(state, found, trust, summed, smallest)
     level = level or rebuild.one_cluster(state.bag())

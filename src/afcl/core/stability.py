@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.core.indices import choose
+from afcl.core.indices import choose, goodness
 from afcl.core.messages import Cells
+from afcl.core.path import level_around
 from afcl.core.protocol import PathLevel, Scores
+from afcl.core.search import SEARCHED_FROM, likelier
 from afcl.registry import INDICES
 
 
@@ -99,6 +101,27 @@ def chosen_again(
     """Return the level of a resample that the rule chooses."""
     levels = [known.applied(level) for level in path]
     return levels[choose(levels, criterion, band, most)]
+
+
+def searched_again(
+    path: Sequence[PathLevel], bag: Cells, k: int, most: int
+) -> tuple[PathLevel, ...]:
+    """Return the path with what a search finds that goes on from it, if that has k.
+
+    No path of Ward's has what was searched for: without this, such an answer would
+    seem never to come back.
+    """
+    likely = goodness(path, "free_bic")
+    order = np.argsort(-likely, kind="stable")[:SEARCHED_FROM]
+    centers = likelier(bag, [path[i].centers for i in order], most)
+    found = None if centers is None else level_around(bag, centers)
+    return path_with(path, found) if found is not None and found.k == k else tuple(path)
+
+
+def path_with(path: Sequence[PathLevel], level: PathLevel) -> tuple[PathLevel, ...]:
+    """Return the path with a level in place of its own of the same k."""
+    levels = {**{each.k: each for each in path}, level.k: level}
+    return tuple(levels[k] for k in sorted(levels))
 
 
 def recovered(weights: Ints, labels: Ints, others: Ints, k: int) -> Floats:

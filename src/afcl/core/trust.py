@@ -19,8 +19,16 @@ from afcl._typing import Floats
 from afcl.core.condense import condense_cells
 from afcl.core.indices import worth
 from afcl.core.messages import Cells
+from afcl.core.path import level_around
 from afcl.core.protocol import PathLevel, Trust, server_rng
-from afcl.core.stability import FromRows, chosen_again, recovered, resampled
+from afcl.core.stability import (
+    FromRows,
+    chosen_again,
+    path_with,
+    recovered,
+    resampled,
+    searched_again,
+)
 from afcl.core.state import ServerState
 from afcl.core.structure import (
     AXES,
@@ -221,7 +229,8 @@ def _resampled(
 ) -> _Resamples:
     """Cut resamples of the bag, and see what comes back of every level."""
     params, came = state.params, _Resamples()
-    known = FromRows.of(state.levels, state.candidates)
+    sought = next((level for level in levels if level.searched), None)
+    known = _from_rows(state, bag, sought)
     labels = {each.k: assign(bag.means, each.centers)[0] for each in levels}
     for done in range(RESAMPLES):
         # Resamples that all agree are believed; most answers are done here.
@@ -233,6 +242,8 @@ def _resampled(
             # Too few different cells for any level.
             came.ks.append(1)
             continue
+        if sought is not None:
+            path = searched_again(path, again, sought.k, reach)
         level = chosen_again(path, known, params.criterion, params.band, state.most)
         alone = params.allow_one and _is_none(again, path, evidence, reach, rng)
         came.ks.append(1 if alone else level.k)
@@ -242,6 +253,16 @@ def _resampled(
                 back = recovered(bag.counts, labels[each.k], others, each.k)
                 came.recovered.setdefault(each.k, []).append(back)
     return came
+
+
+def _from_rows(state: ServerState, bag: Cells, sought: PathLevel | None) -> FromRows:
+    """Return what rows have told of candidates, of what was searched for as well."""
+    begun = state.levels
+    around = None if sought is None else level_around(bag, sought.centers)
+    if around is not None:
+        # As cells see it: the path's level of the same k is another one.
+        begun = path_with(begun, around)
+    return FromRows.of(begun, state.candidates)
 
 
 def _is_none(
