@@ -25,6 +25,7 @@ from afcl_bench import (
 )
 from afcl_bench.figures import Figure
 from afcl_bench.frame import FACTS, WHERE, collect
+from afcl_bench.kept import keep, with_kept
 from afcl_bench.measures import MEASURES
 from afcl_bench.runner import SPECS, data_of
 from afcl_bench.spec import BenchSpec, parse_spec
@@ -90,7 +91,8 @@ def write_reports(
     only : str, optional
         The name of one spec.
     pages : Path, optional
-        Folder with ``SPEC.md`` pages whose marked parts are renewed.
+        Folder with ``SPEC.md`` pages whose marked parts are renewed. Runs that are kept
+        beside them stand in for those not made here (:mod:`afcl_bench.kept`).
 
     Yields
     ------
@@ -101,15 +103,20 @@ def write_reports(
     folder = data_of(root, folder)
     for spec in specs:
         frame = collect(spec, root, folder)
+        page = None if pages is None else pages / f"{spec.name}.md"
+        renewed = pages if page is not None and page.is_file() else None
+        if renewed is not None:
+            frame = with_kept(spec, frame, renewed)
         if not frame.height:
             none.append(spec.name)
             continue
         made = _made(spec, frame)
         _write(spec, frame, made, out / spec.name)
         where = str(out / spec.name)
-        if pages is not None and (pages / f"{spec.name}.md").is_file():
-            _renew(pages, spec.name, made, out / spec.name)
-            where += f" and {pages / spec.name}.md"
+        if renewed is not None:
+            _renew(renewed, spec.name, made, out / spec.name)
+            keep(spec, frame, renewed)
+            where += f" and {page}"
         yield f"{spec.name}: {frame.height} of {len(spec.cells)} runs, in {where}"
     if len(none) == len(specs):
         raise InputError(f"{root} holds no run of {', '.join(none)}: make some first")

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs published beside the pages: they stand in for what was not made here."""
+
+from __future__ import annotations
+
+import shutil
+
+import polars as pl
+import pytest
+
+from afcl.exceptions import InputError
+from afcl_bench import kept
+from afcl_bench.frame import SCHEMA, frame_of, row_of
+from afcl_bench.kept import keep, with_kept
+from afcl_bench.report import write_reports
+from afcl_bench.spec import parse_spec
+from afcl_bench.store import CAPPED, DONE
+
+TEXT = """
+title = "Tiny"
+blocks = ["scores", "capped"]
+runs = 2
+
+[[grid]]
+group = "own"
+datasets = ["iris"]
+methods = ["afcl"]
+
+[[grid]]
+group = "told, twice"
+datasets = ["iris"]
+methods = ["k-fed"]
+options = { n_clusters = 2, max_rounds = [3, 7] }
+"""
+SPEC = parse_spec("tiny", TEXT)
+FACTS = ("k", "rounds", "bytes", "messages", "most_messages", "seconds", "cpu_seconds")
+SCALARS = [name for name, kind in SCHEMA.items() if kind != pl.Object]
+
+
+def row(cell, sc=0.123456789, **given):
+    numbers = dict.fromkeys(FACTS, 2.0)
+    return row_of(
+        cell, DONE, reason="", k_true=3, sc=sc, ari=0.5, clients=5, **numbers, **given
+    )
+
+
+def made(*positions, sc=0.123456789):
+    return frame_of(row(SPEC.cells[i], sc) for i in positions)
+
+
+def same(one, other):
+    return one.select(SCALARS).equals(other.select(SCALARS))
+
+
+def test_what_was_kept_comes_back(tmp_path):
+    capped = row_of(SPEC.cells[5], CAPPED, reason='its time, "60", was up', k_true=0)
+    frame = frame_of([*(row(cell, 0.5) for cell in SPEC.cells[:5]), capped])
+    keep(SPEC, frame, tmp_path)
+    back = with_kept(SPEC, frame_of([]), tmp_path)
+    assert same(back, frame)
+    assert back.schema == frame.schema
+    assert back["labels"].to_list() == [None] * 6
+
+
+def test_the_same_runs_are_the_same_bytes_and_rounded(tmp_path):
+    keep(SPEC, made(0, 1), tmp_path)
+    path = tmp_path / "runs" / "tiny.csv.gz"
+    before = path.read_bytes()
+    keep(SPEC, made(0, 1, sc=0.1234568), tmp_path)
+    assert path.read_bytes() == before
+    assert with_kept(SPEC, frame_of([]), tmp_path)["sc"].to_list() == [0.123457] * 2
+
+
+def test_a_run_made_here_counts_and_the_order_is_the_specs(tmp_path):
+    keep(SPEC, made(0, 3, 5, sc=0.1), tmp_path)
+    whole = with_kept(SPEC, made(5, 1, sc=0.9), tmp_path)
+    assert whole["sc"].to_list() == [0.1, 0.9, 0.1, 0.9]
+    seeds = [SPEC.cells[i].seed for i in (0, 1, 3, 5)]
+    assert whole["seed"].to_list() == seeds
+
+
+def test_what_the_spec_does_not_have_any_more_is_left_out(tmp_path):
+    keep(SPEC, made(*range(6)), tmp_path)
+    fewer = parse_spec("tiny", TEXT.replace("[3, 7]", "7"))
+    assert with_kept(fewer, frame_of([]), tmp_path).height == 4
+
+
+def test_tables_that_need_arrays_are_not_made_of_what_is_kept(tmp_path):
+    keep(SPEC, made(0, 1), tmp_path)
+    needs = parse_spec("tiny", TEXT.replace('"capped"', '"sites"'))
+    assert with_kept(needs, frame_of([]), tmp_path).height == 0
+    keep(needs, made(0), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_nothing_kept_changes_nothing(tmp_path):
+    frame = made(0)
+    assert with_kept(SPEC, frame, tmp_path) is frame
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    keep(SPEC, made(0), tmp_path)
+    path = tmp_path / "runs" / "tiny.csv.gz"
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(InputError, match=r"tiny\.csv\.gz is damaged .*: restore it"):
+        with_kept(SPEC, frame_of([]), tmp_path)
+
+
+def test_a_report_fills_in_and_keeps(tmp_path, monkeypatch):
+    """Half of the runs here, the other half beside the pages: the page has all."""
+    root, pages = tmp_path / "runs", tmp_path / "pages"
+    (root / "specs").mkdir(parents=True)
+    (root / "specs" / "tiny.toml").write_text(TEXT)
+    pages.mkdir()
+    (pages / "tiny.md").write_text("<!-- bench: scores -->\n<!-- /bench -->\n")
+    own = {"frame": made(*range(6))}
+    monkeypatch.setattr("afcl_bench.report.collect", lambda *_: own["frame"])
+
+    def report():
+        (said,) = write_reports(root, None, tmp_path / "out", pages=pages)
+        assert said.startswith("tiny: 6 of 6 runs")
+        return (pages / "tiny.md").read_text()
+
+    whole = report()
+    own["frame"] = made(0, 1)
+    assert report() == whole
+    shutil.rmtree(pages / kept.KEPT)
+    own["frame"] = made(0, 1)
+    assert "2 of 6" in next(write_reports(root, None, tmp_path / "out", pages=pages))
