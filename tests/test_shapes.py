@@ -12,6 +12,8 @@ import pytest
 
 from afcl import AFCL, make_method
 from afcl._typing import Floats, Ints
+from afcl.data.split import kmeans_split
+from afcl.data.synthetic import random_mixture
 from afcl.estimators import storage
 from afcl.exceptions import InputError, PrivacyWarning, TrustWarning
 from afcl.kernels import assign
@@ -149,6 +151,19 @@ class TestAnswer:
         assert model.n_clusters_ == 1
         assert model.shape_ == {"name": "convex", "reason": "nothing parts the rows"}
         assert model.cell_labels_ is None
+
+    @pytest.mark.parametrize("seed", [15132, 15212, 15302])
+    def test_many_round_clusters_of_which_some_touch_stay_round(
+        self, seed: int
+    ) -> None:
+        """Each of these was put together to fewer: 8 of 9, 2 of 13, 10 of 11."""
+        rows, truth = random_mixture(seed)
+        unit = (rows - rows.min(axis=0)) / np.ptp(rows, axis=0)
+        owners = kmeans_split(unit, 5, random_state=seed, min_rows=5)
+        model = AFCL(random_state=seed).fit(rows, clients=owners)
+        assert model.shape_ is not None
+        assert model.shape_["name"] == "convex"
+        assert model.n_clusters_ == np.unique(truth).shape[0]
 
     def test_round_clusters_stay_as_they_were(self) -> None:
         rng = np.random.default_rng(0)

@@ -17,6 +17,8 @@ import pytest
 
 from afcl import AFCL, make_method
 from afcl.core.protocol import Trust
+from afcl.data.split import kmeans_split
+from afcl.data.synthetic import random_mixture
 from afcl.exceptions import SmallClientsWarning, TrustWarning
 from afcl.methods.afcl import Afcl
 from afcl.methods.presets import resolve
@@ -266,3 +268,15 @@ class TestOptions:
         option = inspect.signature(AFCL).parameters[name]
         assert option.kind is option.KEYWORD_ONLY
         assert option.default == default
+
+
+@pytest.mark.filterwarnings("ignore::afcl.exceptions.TrustWarning")
+def test_an_answer_that_was_searched_for_comes_back():
+    """No path of Ward's has these eleven clusters; so none of a resample's had."""
+    rows, truth = random_mixture(15302)
+    unit = (rows - rows.min(axis=0)) / np.ptp(rows, axis=0)
+    owners = kmeans_split(unit, 5, random_state=15302, min_rows=5)
+    model = AFCL(random_state=15302, shape="convex").fit(rows, clients=owners)
+    assert model.n_clusters_ == np.unique(truth).shape[0]
+    assert model.k_confidence_ >= 0.5
+    assert model.cluster_stability_.min() > 0.5
