@@ -9,6 +9,7 @@ anew: what has not been made here is taken from there. A run made here counts.
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +18,7 @@ from afcl.durable import replacing
 from afcl.exceptions import InputError
 from afcl_bench.frame import SCHEMA, WHERE, row_of
 from afcl_bench.measures import MEASURES
-from afcl_bench.spec import BenchSpec
+from afcl_bench.spec import BenchSpec, Cell
 
 #: Folder below that of the pages.
 KEPT = "runs"
@@ -72,6 +73,19 @@ def with_kept(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> pl.DataFrame
     rest = [name for name in SCHEMA if name not in COLUMNS]
     nothing = [None] * whole.height
     return whole.with_columns(pl.Series(name, nothing, pl.Object) for name in rest)
+
+
+def not_kept(spec: BenchSpec, cells: Iterable[Cell], pages: Path) -> list[Cell]:
+    """Return the cells whose runs are not published beside the pages."""
+    path = _path(pages, spec)
+    if not is_kept(spec) or not path.is_file():
+        return list(cells)
+    known = set(_read(path).select(WHERE).iter_rows())
+    return [
+        cell
+        for cell in cells
+        if tuple(row_of(cell, "")[name] for name in WHERE) not in known
+    ]
 
 
 def keep(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> None:

@@ -25,7 +25,7 @@ from afcl_bench import (
 )
 from afcl_bench.figures import Figure
 from afcl_bench.frame import FACTS, WHERE, collect
-from afcl_bench.kept import keep, with_kept
+from afcl_bench.kept import is_kept, keep, with_kept
 from afcl_bench.measures import MEASURES
 from afcl_bench.runner import SPECS, data_of
 from afcl_bench.spec import BenchSpec, parse_spec
@@ -120,6 +120,35 @@ def write_reports(
         yield f"{spec.name}: {frame.height} of {len(spec.cells)} runs, in {where}"
     if len(none) == len(specs):
         raise InputError(f"{root} holds no run of {', '.join(none)}: make some first")
+
+
+def keep_runs(
+    root: Path, folder: Path | None, pages: Path, only: str | None = None
+) -> Iterator[str]:
+    """Publish the runs of specs beside their pages, and leave the pages as they are.
+
+    So a grid can grow over many sittings before its tables are made.
+
+    Parameters
+    ----------
+    root, folder, only
+        As of :func:`write_reports`.
+    pages : Path
+        Folder of the pages.
+
+    Yields
+    ------
+    str
+        What was written, a line for every spec.
+    """
+    folder = data_of(root, folder)
+    for spec in _specs(root, only):
+        if not is_kept(spec):
+            yield f"{spec.name}: its tables need whole runs, of which nothing is kept"
+            continue
+        frame = with_kept(spec, collect(spec, root, folder), pages)
+        keep(spec, frame, pages)
+        yield f"{spec.name}: {frame.height} of {len(spec.cells)} runs kept"
 
 
 def _specs(root: Path, only: str | None) -> list[BenchSpec]:

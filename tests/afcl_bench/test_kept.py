@@ -11,8 +11,8 @@ import pytest
 from afcl.exceptions import InputError
 from afcl_bench import kept
 from afcl_bench.frame import SCHEMA, frame_of, row_of
-from afcl_bench.kept import keep, with_kept
-from afcl_bench.report import write_reports
+from afcl_bench.kept import keep, not_kept, with_kept
+from afcl_bench.report import keep_runs, write_reports
 from afcl_bench.spec import parse_spec
 from afcl_bench.store import CAPPED, DONE
 
@@ -127,3 +127,28 @@ def test_a_report_fills_in_and_keeps(tmp_path, monkeypatch):
     shutil.rmtree(pages / kept.KEPT)
     own["frame"] = made(0, 1)
     assert "2 of 6" in next(write_reports(root, None, tmp_path / "out", pages=pages))
+
+
+def test_what_is_published_need_not_be_made(tmp_path):
+    assert not_kept(SPEC, SPEC.cells, tmp_path) == list(SPEC.cells)
+    keep(SPEC, made(0, 3), tmp_path)
+    rest = [SPEC.cells[i] for i in (1, 2, 4, 5)]
+    assert not_kept(SPEC, SPEC.cells, tmp_path) == rest
+    assert not_kept(SPEC, [SPEC.cells[3]], tmp_path) == []
+
+
+def test_a_grid_grows_before_its_page_is_renewed(tmp_path, monkeypatch):
+    root, pages = tmp_path / "runs", tmp_path / "pages"
+    (root / "specs").mkdir(parents=True)
+    (root / "specs" / "tiny.toml").write_text(TEXT)
+    (root / "specs" / "whole.toml").write_text(TEXT.replace('"capped"', '"sites"'))
+    pages.mkdir()
+    (pages / "tiny.md").write_text(PAGE := "<!-- bench: scores -->\n<!-- /bench -->\n")
+    for positions, count in (((0, 1), 2), ((1, 4), 3)):
+        frame = made(*positions)
+        monkeypatch.setattr("afcl_bench.report.collect", lambda *_, f=frame: f)
+        tiny, whole = keep_runs(root, None, pages)
+        assert tiny == f"tiny: {count} of 6 runs kept"
+        assert whole.startswith("whole: its tables need whole runs")
+    assert (pages / "tiny.md").read_text() == PAGE
+    assert [path.name for path in (pages / "runs").iterdir()] == ["tiny.csv.gz"]

@@ -39,6 +39,11 @@ def run(
     retry: bool = typer.Option(
         False, "--retry", help="Make runs again that failed or met their time cap."
     ),
+    pages: Path | None = typer.Option(
+        None,
+        help="Leave out runs that are published beside the pages in this folder.",
+        metavar="DIR",
+    ),
 ) -> None:
     """Make the runs of a spec that have not been made yet.
 
@@ -46,6 +51,7 @@ def run(
     several machines are merged by copying them together.
     """
     from afcl.exceptions import InputError
+    from afcl_bench.kept import not_kept
     from afcl_bench.runner import run_grid
     from afcl_bench.spec import find_spec
 
@@ -53,6 +59,8 @@ def run(
         raise InputError(f"no folder {data}: give the one that holds NAME.csv files")
     chosen = find_spec(spec)
     cells = chosen.select([name for name in only.split(",") if name], runs)
+    if pages is not None:
+        cells = not_kept(chosen, cells, pages)
     with _progress() as progress:
         counts = run_grid(
             chosen,
@@ -83,7 +91,8 @@ def report(
     ),
     pages: Path | None = typer.Option(
         None,
-        help="Also renew the marked tables of the pages in this folder.",
+        help="Also renew the marked tables of the pages in this folder, and the runs "
+        "that are published beside them.",
         metavar="DIR",
     ),
 ) -> None:
@@ -91,6 +100,22 @@ def report(
     from afcl_bench.report import write_reports
 
     for line in write_reports(folder, data, out or folder / "report", spec, pages):
+        typer.echo(line)
+
+
+@bench.command()
+def keep(
+    folder: Path = typer.Argument(..., help="Folder of the runs.", metavar="DIR"),
+    pages: Path = typer.Option(..., help="Folder of the pages.", metavar="DIR"),
+    spec: str | None = typer.Option(None, help="This spec only (a name)."),
+    data: Path | None = typer.Option(
+        None, help="Folder with NAME.csv files (the one of the runs).", metavar="DIR"
+    ),
+) -> None:
+    """Publish stored runs beside pages, a line a run; the pages stay as they are."""
+    from afcl_bench.report import keep_runs
+
+    for line in keep_runs(folder, data, pages, spec):
         typer.echo(line)
 
 
