@@ -286,7 +286,7 @@ def draw(points: list[tuple[float, float, int]], plot: Path) -> None:
     for x, y, n in points:
         axes.annotate(f"{n} runs", (x, y), xytext=(6, -12), textcoords="offset points")
     axes.set(
-        xlabel="confidence told", ylabel="k is right", xlim=(0, 1.1), ylim=(0, 1.05)
+        xlabel="confidence told", ylabel="k is right", xlim=(0, 1.2), ylim=(0, 1.05)
     )
     axes.legend(loc="upper left", frameon=False)
     figure.savefig(plot, dpi=150)

@@ -34,7 +34,7 @@ from afcl.core.path import (
     summary_silhouettes,
 )
 from afcl.core.protocol import PathLevel, server_rng
-from afcl.core.search import SEARCHED_FROM, likelier
+from afcl.core.search import likelier
 from afcl.core.seeding import distinct, weighted_kmeans
 from afcl.core.state import ServerState
 from afcl.kernels import assign, lloyd
@@ -48,6 +48,8 @@ BULK = 1 << 14
 RESTARTS = 3
 #: Lloyd iterations after a reply changed the memory.
 REFINE = 10
+#: Levels that a search for a likelier one begins at: the likeliest.
+SEARCHED_FROM = 3
 #: Purpose of the server's draws.
 SEEDING = 0
 #: Plans of one version that answers are checked against.

@@ -21,8 +21,6 @@ from afcl.core.indices import LEAST_VARIANCE, Partition, free_bic
 from afcl.core.messages import Cells
 from afcl.kernels import lloyd
 
-#: Levels that a search begins at: the likeliest.
-SEARCHED_FROM = 3
 #: Cells that are searched, at most: a larger bag is condensed first.
 CELLS = 1024
 #: Cells this close in a column, as a share of its range, tie: by rounding, not by being

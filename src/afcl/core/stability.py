@@ -19,7 +19,7 @@ from afcl.core.indices import choose, goodness
 from afcl.core.messages import Cells
 from afcl.core.path import level_around
 from afcl.core.protocol import PathLevel, Scores
-from afcl.core.search import SEARCHED_FROM, likelier
+from afcl.core.search import likelier
 from afcl.registry import INDICES
 
 
@@ -106,14 +106,14 @@ def chosen_again(
 def searched_again(
     path: Sequence[PathLevel], bag: Cells, k: int, most: int
 ) -> tuple[PathLevel, ...]:
-    """Return the path with what a search finds that goes on from it, if that has k.
+    """Return the path with what a search from its likeliest level finds, if that has k.
 
     No path of Ward's has what was searched for: without this, such an answer would
     seem never to come back.
     """
     likely = goodness(path, "free_bic")
-    order = np.argsort(-likely, kind="stable")[:SEARCHED_FROM]
-    centers = likelier(bag, [path[i].centers for i in order], most)
+    begun = path[int(np.argmax(likely))]
+    centers = likelier(bag, [begun.centers], most)
     found = None if centers is None else level_around(bag, centers)
     return path_with(path, found) if found is not None and found.k == k else tuple(path)
 
