@@ -11,6 +11,7 @@ import pytest
 from immutables import Map
 
 from afcl.core.cohort_answers import numbers_for
+from afcl.core.cell_valleys import cell_valleys
 from afcl.core.cohort_scores import with_scores
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells, Level
@@ -119,9 +120,9 @@ def test_figures_by_hand():
 
 @pytest.mark.parametrize("known", ["cohort", "hello", "both"])
 def test_who_is_silent_counts_by_its_cells(known):
-    """Of a cohort the cells of its sums, of anybody else the hello's.
+    """Of a cohort the cells of its sums, of anybody else the hello's; valleys as well.
 
-    Valleys are the rows' of those who speak: cells are not mixed with these.
+    Who is silent may hold clusters of its own, which nobody else's rows part.
     """
     cells = Cells(np.array([4, 2]), np.array([[0.125], [1.0]]), np.array([0.5, 0.0]))
     hello = Cells(np.array([3]), np.array([[0.75]]), np.array([0.25]))
@@ -143,7 +144,8 @@ def test_who_is_silent_counts_by_its_cells(known):
     )
     (found,) = with_scores(state).candidates
     alone = by_rows(FIRST, TWO)
-    assert found.valleys.tolist() == alone.valleys.tolist()
+    counted = sum(cell_valleys(bag, TWO.centers) for bag in others)
+    assert found.valleys.tolist() == (alone.valleys + counted).tolist()
     sizes, scatters = alone.sizes.copy(), alone.scatters.copy()
     n = 5.0
     simplified, moment = score_of(FIRST, TWO)[-2:]

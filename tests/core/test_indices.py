@@ -369,15 +369,17 @@ def test_six_of_ten_valleys_confirm_a_level_if_they_are_deep():
     """With four of v = 1 the average of ten is v^.6, at most .64 if v <= .475."""
     coarse, fine = with_valleys(2, 2, 0.0, silhouette=0.6), with_valleys(10, 6, 5.0)
 
-    def winner(middle, share=6):
+    def winner(middle, share=6, between=50.0):
         clear = np.tile([middle, 50.0, 50.0], (share, 1))
-        touching = np.tile([50.0, 50.0, 50.0], (10 - share, 1))
+        touching = np.tile([between, 50.0, 50.0], (10 - share, 1))
         valleys = np.concatenate([clear, touching])
         return choose([coarse, replace(fine, valleys=valleys)], "auto", 0.01, 20)
 
     assert winner(22.0) == 1  # (22 + 3)/(50 + 3)
     assert winner(23.0) == 0
     assert winner(0.0, share=5) == 0  # however deep
+    # More rows between two than in them: halves of one, however far the others are.
+    assert winner(0.0, between=51.0) == 0
 
 
 def test_the_likeliest_of_several_levels():

@@ -72,8 +72,8 @@ def _judged(level: PathLevel, numbers: Floats, others: Cells) -> PathLevel:
         cell_simplified, cell_moment = summary_silhouettes(others, level)
         simplified += float((weights * cell_simplified).sum())
         moment += float((weights * cell_moment).sum())
-        if not table.any():  # nobody's rows were counted: better cells than nothing
-            valleys = cell_valleys(others, level.centers)
+        # Who is silent may hold clusters of its own: nobody else's rows are there.
+        valleys = valleys + cell_valleys(others, level.centers)
     if not bool(np.all(counts > 0)):
         return replace(level, valleys=np.zeros_like(valleys))
     n = float(counts.sum())

@@ -305,14 +305,18 @@ def _stays_round(
     Those that rows have shown to be parted by valleys are not, unless they do not come
     back: then they are pieces of something long, and where the valleys lie is chance.
     Without gaps for certain they are not put together to much fewer if those come
-    back, nor to very few: of many clusters some touch, and stray for that alone.
+    back, nor to very few: of many clusters some touch, and stray for that alone. (Gaps
+    between groups of clusters are certain, too, where each is parted.)
     """
     share, times = parted(convex), level.k / convex.k
-    if level.score < CERTAIN:
-        if times < THIRD and share >= CONFIRMED and mostly_back:
+    certain = level.score >= CERTAIN
+    if times < THIRD and mostly_back:
+        if share >= CONFIRMED and not certain:
             return True
-        if times < HALF and not strayed:
+        if share >= ALL_PARTED and likeliest:
             return True
+    if times < HALF and not strayed and not certain:
+        return True
     are_parted = share >= (CONFIRMED if likeliest else ALL_PARTED)
     return times < 1 and are_parted and not strayed
 

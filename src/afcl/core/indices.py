@@ -46,9 +46,11 @@ DEEP = 0.75
 FEW = 3.0
 #: and the likeliest k is confirmed if this share of its clusters have one,
 CONFIRMED = 0.7
-#: or a smaller one where valleys are deep: v is so small on (geometric) average.
+#: or a smaller one where valleys are deep (v is so small on geometric average),
 NEARLY_CONFIRMED = 0.6
 DEEP_ON_AVERAGE = 0.64
+#: and nowhere between two clusters there are more rows than in them.
+HILL = 1.0
 #: Where valleys are all there is to go by, clusters are parted if this share have one.
 ALL_PARTED = 0.8
 #: Clusters with hardly a row between them, by the same share, are not cut further: what
@@ -265,8 +267,10 @@ def _is_confirmed(level: PathLevel, most: int) -> bool:
     share = parted(level)
     if share >= CONFIRMED or share < NEARLY_CONFIRMED:
         return share >= CONFIRMED
-    # A cluster may touch one neighbour if it is clear of the others' kind (0026).
-    return bool(np.log(depths(level.valleys)).mean() <= np.log(DEEP_ON_AVERAGE))
+    # Some may touch if the rest is far apart; halves of one have a hill between (0026).
+    v = depths(level.valleys)
+    deep = np.log(v).mean() <= np.log(DEEP_ON_AVERAGE)
+    return bool(deep and v.max() <= HILL)
 
 
 def is_likeliest(level: PathLevel, levels: Sequence[PathLevel]) -> bool:
