@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from immutables import Map
 
-from afcl.core.cohort_answers import numbers_for
 from afcl.core.cell_valleys import cell_valleys
+from afcl.core.cohort_answers import numbers_for
 from afcl.core.cohort_scores import with_scores
 from afcl.core.cohort_state import SecureState
 from afcl.core.messages import Cells, Level
