@@ -120,9 +120,9 @@ def test_figures_by_hand():
 
 @pytest.mark.parametrize("known", ["cohort", "hello", "both"])
 def test_who_is_silent_counts_by_its_cells(known):
-    """Of a cohort the cells of its sums, of anybody else the hello's; valleys as well.
+    """Of a cohort the cells of its sums, of anybody else the hello's.
 
-    Who is silent may hold clusters of its own, which nobody else's rows part.
+    Valleys are the rows' of those who speak; those of cells stand beside them.
     """
     cells = Cells(np.array([4, 2]), np.array([[0.125], [1.0]]), np.array([0.5, 0.0]))
     hello = Cells(np.array([3]), np.array([[0.75]]), np.array([0.25]))
@@ -145,7 +145,8 @@ def test_who_is_silent_counts_by_its_cells(known):
     (found,) = with_scores(state).candidates
     alone = by_rows(FIRST, TWO)
     counted = sum(cell_valleys(bag, TWO.centers) for bag in others)
-    assert found.valleys.tolist() == (alone.valleys + counted).tolist()
+    assert found.valleys.tolist() == alone.valleys.tolist()
+    assert found.uncounted.tolist() == counted.tolist()
     sizes, scatters = alone.sizes.copy(), alone.scatters.copy()
     n = 5.0
     simplified, moment = score_of(FIRST, TWO)[-2:]

@@ -289,6 +289,28 @@ class TestChoice:
         assert connected(bag, parted, AUTO, steady=0.8) is None
         assert connected(bag, parted, AUTO, steady=0.7) is not None
 
+    def test_clusters_of_who_is_silent_stay_round_by_their_cells(self, monkeypatch):
+        monkeypatch.setattr(module, "BETTER", 9.0)
+        bag = bands(apart=3.3)
+        ten = self.convex(bag, bag.means[::12])
+        clear = np.tile([1.0, 50.0, 50.0], (10, 1))
+        spoken = np.arange(10)[:, None] < 6
+        half = replace(ten, valleys=np.where(spoken, clear, 0.0))
+        assert connected(bag, half, AUTO, steady=0.8) is not None
+        whole = replace(half, uncounted=np.where(spoken, 0.0, clear))
+        assert connected(bag, whole, AUTO, steady=0.8) is None
+
+    def test_parted_groups_of_parted_clusters_stay_apart(self):
+        """Two groups with a gap for certain, and five likeliest clusters in each."""
+        bag = bands(apart=3.3)
+        ten = self.convex(bag, bag.means[::12])
+        parted = replace(ten, valleys=np.tile([1.0, 50.0, 50.0], (10, 1)))
+        stays = module._stays_round
+        two = ConnectedLevel(2, np.zeros(4, np.int64), np.full(2, 9.0), CERTAIN)
+        assert stays(two, parted, True, strayed=True, mostly_back=True)
+        assert not stays(two, parted, False, strayed=True, mostly_back=True)
+        assert not stays(two, parted, True, strayed=True, mostly_back=False)
+
     def test_the_likeliest_clusters_need_fewer_valleys(self):
         chains = cells_at(two_chains(20))
         four = self.convex(chains, chains.means[5::10])

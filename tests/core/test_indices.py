@@ -382,6 +382,20 @@ def test_six_of_ten_valleys_confirm_a_level_if_they_are_deep():
     assert winner(0.0, between=51.0) == 0
 
 
+def test_who_is_silent_parts_clusters_by_its_cells():
+    """Rows of the third are with somebody who has not answered: 0, 0, 0 makes v = 1."""
+    counted = np.array([[0.0, 9, 9], [0, 9, 9], [0, 0, 0]])
+    level = replace(with_valleys(3, 3, 0.0), valleys=counted)
+    assert indices.parted(level) == indices.parted(level, silent=True) == 2 / 3
+    level = replace(level, uncounted=np.array([[0.0, 0, 0], [9, 0, 0], [0, 9, 9]]))
+    assert indices.parted(level) == 2 / 3
+    # (9 + 3)/(9 + 3) for the second now, (0 + 3)/(9 + 3) for the third.
+    assert indices.parted(level, silent=True) == 2 / 3
+    level = replace(level, uncounted=np.array([[0.0, 0, 0], [0, 0, 0], [0, 9, 9]]))
+    assert indices.parted(level, silent=True) == 1.0
+    assert indices.parted(replace(level, valleys=np.empty((0, 3))), silent=True) == 0.0
+
+
 def test_the_likeliest_of_several_levels():
     """A hundred rows: half a nat is a little."""
     levels = [with_valleys(k, k, likely) for k, likely in ((2, 0.0), (10, 5.0))]

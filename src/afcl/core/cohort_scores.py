@@ -72,8 +72,10 @@ def _judged(level: PathLevel, numbers: Floats, others: Cells) -> PathLevel:
         cell_simplified, cell_moment = summary_silhouettes(others, level)
         simplified += float((weights * cell_simplified).sum())
         moment += float((weights * cell_moment).sum())
-        # Who is silent may hold clusters of its own: nobody else's rows are there.
-        valleys = valleys + cell_valleys(others, level.centers)
+        uncounted = cell_valleys(others, level.centers)
+        if not table.any():  # nobody's rows were counted: better cells than nothing
+            valleys, uncounted = uncounted, np.empty((0, 3))
+        level = replace(level, uncounted=uncounted)
     if not bool(np.all(counts > 0)):
         return replace(level, valleys=np.zeros_like(valleys))
     n = float(counts.sum())

@@ -308,7 +308,8 @@ def _stays_round(
     back, nor to very few: of many clusters some touch, and stray for that alone. (Gaps
     between groups of clusters are certain, too, where each is parted.)
     """
-    share, times = parted(convex), level.k / convex.k
+    # Who is silent may hold clusters of its own: nobody else's rows are there.
+    share, times = parted(convex, silent=True), level.k / convex.k
     certain = level.score >= CERTAIN
     if times < THIRD and mostly_back:
         if share >= CONFIRMED and not certain:

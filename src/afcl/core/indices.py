@@ -279,12 +279,18 @@ def is_likeliest(level: PathLevel, levels: Sequence[PathLevel]) -> bool:
     return bool(likely[0] >= likely.max() - near)
 
 
-def parted(level: PathLevel) -> float:
-    """Return the share of clusters with a valley to the next; 0 if not known."""
+def parted(level: PathLevel, silent: bool = False) -> float:
+    """Return the share of clusters with a valley to the next; 0 if not known.
+
+    With those who are `silent` counted by their cells, if there are any.
+    """
     # Counted around other centres, or never: rows have not confirmed it.
     if len(level.valleys) != level.k:
         return 0.0
-    return float((depths(level.valleys) <= DEEP).mean())
+    counts = level.valleys
+    if silent and len(level.uncounted) == level.k:
+        counts = counts + level.uncounted
+    return float((depths(counts) <= DEEP).mean())
 
 
 def depths(valleys: Floats) -> Floats:

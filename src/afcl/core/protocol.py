@@ -79,6 +79,9 @@ class PathLevel:
         counted them; of shape (0, 3) where they are not known.
     searched
         Whether it is not of the path, but was searched for (:mod:`core.search`).
+    uncounted
+        As `valleys`, of rows that nobody counted, by their cells; of shape (0, 3) where
+        there are none.
     """
 
     k: int
@@ -89,6 +92,7 @@ class PathLevel:
     revision: int = 0
     valleys: Floats = field(default_factory=lambda: np.empty((0, 3)))
     searched: bool = False
+    uncounted: Floats = field(default_factory=lambda: np.empty((0, 3)))
 
     @property
     def spreads(self) -> Floats:
