@@ -278,5 +278,7 @@ def test_an_answer_that_was_searched_for_comes_back():
     owners = kmeans_split(unit, 5, random_state=15302, min_rows=5)
     model = AFCL(random_state=15302, shape="convex").fit(rows, clients=owners)
     assert model.n_clusters_ == np.unique(truth).shape[0]
+    assert model.k_confidence_ is not None
     assert model.k_confidence_ >= 0.5
+    assert model.cluster_stability_ is not None
     assert model.cluster_stability_.min() > 0.5

@@ -144,7 +144,7 @@ def test_who_is_silent_counts_by_its_cells(known):
     )
     (found,) = with_scores(state).candidates
     alone = by_rows(FIRST, TWO)
-    counted = sum(cell_valleys(bag, TWO.centers) for bag in others)
+    counted = np.sum([cell_valleys(bag, TWO.centers) for bag in others], axis=0)
     assert found.valleys.tolist() == alone.valleys.tolist()
     assert found.uncounted.tolist() == counted.tolist()
     sizes, scatters = alone.sizes.copy(), alone.scatters.copy()
