@@ -16,14 +16,13 @@ from afcl.exceptions import InputError
 from afcl_bench.datasets import fingerprint, is_drawn
 from afcl_bench.execute import dataset
 from afcl_bench.measures import MEASURES, Scores
+from afcl_bench.published import WHERE, place_of
 from afcl_bench.runner import resolve
 from afcl_bench.spec import BenchSpec, Cell
 from afcl_bench.store import DONE, Record, Store
 
 #: Facts of a record that are columns of the table.
 FACTS = ("k", "rounds", "bytes", "messages", "most_messages", "seconds", "cpu_seconds")
-#: Where a run stands in the grid.
-WHERE = ("group", "dataset", "method", "options", "split", "participation", "seed")
 #: Options that some table tells apart, as columns of their own.
 OPTIONS = ("n_seeds", "privacy", "max_rounds")
 #: What became of the split, and how many clients there were.
@@ -49,13 +48,7 @@ def row_of(cell: Cell, status: str, **found: Any) -> dict[str, Any]:
     """Return the row of a cell; what is not given of the other columns is missing."""
     options = {name: str(value) for name, value in cell.options}
     return {
-        "group": cell.group,
-        "dataset": cell.dataset,
-        "method": cell.method,
-        "options": ", ".join(f"{name} = {value}" for name, value in cell.options),
-        "split": cell.split,
-        "participation": cell.participation,
-        "seed": cell.seed,
+        **dict(zip(WHERE, place_of(cell), strict=True)),
         "status": status,
         **{name: options.get(name) for name in OPTIONS},
         **found,

@@ -9,36 +9,20 @@ anew: what has not been made here is taken from there. A run made here counts.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
 
 from afcl.durable import replacing
-from afcl.exceptions import InputError
-from afcl_bench.frame import SCHEMA, WHERE, row_of
+from afcl_bench.frame import SCHEMA
 from afcl_bench.measures import MEASURES
-from afcl_bench.spec import BenchSpec, Cell
+from afcl_bench.published import WHERE, damaged, is_kept, path_of, place_of, text_of
+from afcl_bench.spec import BenchSpec
 
-#: Folder below that of the pages.
-KEPT = "runs"
-#: Blocks that read labels, centres or events, which are not kept.
-OF_ARRAYS = {
-    "convergence",
-    "convergence-plot",
-    "sites",
-    "trajectories",
-    "trajectories-plot",
-}
 #: What is kept of a run,
 COLUMNS = {name: kind for name, kind in SCHEMA.items() if kind != pl.Object}
 #: and how exactly.
 DECIMALS = 6
-
-
-def is_kept(spec: BenchSpec) -> bool:
-    """Whether the tables of a spec can be made of what is kept."""
-    return not OF_ARRAYS.intersection(spec.blocks)
 
 
 def with_kept(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> pl.DataFrame:
@@ -58,15 +42,15 @@ def with_kept(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> pl.DataFrame
         In the order of the spec, with the same columns. Of a spec whose tables need
         more than is kept, the runs as they are.
     """
-    path = _path(pages, spec)
+    path = path_of(pages, spec)
     if not is_kept(spec) or not path.is_file():
         return frame
     own = frame.select(*COLUMNS)
     others = _read(path).join(own, on=WHERE, how="anti", nulls_equal=True)
-    cells = [row_of(cell, "") for cell in spec.cells]
     places = pl.DataFrame(
-        {name: [cell[name] for cell in cells] for name in WHERE},
+        [place_of(cell) for cell in spec.cells],
         {name: COLUMNS[name] for name in WHERE},
+        orient="row",
     ).with_row_index("place")
     whole = pl.concat([own, others]).join(places, on=WHERE, nulls_equal=True)
     whole = whole.sort("place").select(*COLUMNS)
@@ -75,39 +59,21 @@ def with_kept(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> pl.DataFrame
     return whole.with_columns(pl.Series(name, nothing, pl.Object) for name in rest)
 
 
-def not_kept(spec: BenchSpec, cells: Iterable[Cell], pages: Path) -> list[Cell]:
-    """Return the cells whose runs are not published beside the pages."""
-    path = _path(pages, spec)
-    if not is_kept(spec) or not path.is_file():
-        return list(cells)
-    known = set(_read(path).select(WHERE).iter_rows())
-    return [
-        cell
-        for cell in cells
-        if tuple(row_of(cell, "")[name] for name in WHERE) not in known
-    ]
-
-
 def keep(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> None:
     """Write the runs of a spec beside the pages; the same runs are the same bytes."""
     if not is_kept(spec):
         return
     rounded = pl.col(*MEASURES, "seconds", "cpu_seconds").round(DECIMALS)
     text = frame.select(*COLUMNS).with_columns(rounded).write_csv()
-    path = _path(pages, spec)
+    path = path_of(pages, spec)
     path.parent.mkdir(exist_ok=True)
     with replacing(path, "wb") as file:
         file.write(gzip.compress(text.encode(), mtime=0))
 
 
-def _path(pages: Path, spec: BenchSpec) -> Path:
-    return pages / KEPT / f"{spec.name}.csv.gz"
-
-
 def _read(path: Path) -> pl.DataFrame:
+    text = text_of(path)
     try:
-        return pl.read_csv(gzip.decompress(path.read_bytes()), schema=COLUMNS)
+        return pl.read_csv(text.encode(), schema=COLUMNS)
     except Exception as error:
-        raise InputError(
-            f"{path} is damaged ({error}): restore it, or remove it and make all runs"
-        ) from error
+        raise damaged(path, error) from error

@@ -24,9 +24,10 @@ from afcl_bench import (
     figures,
 )
 from afcl_bench.figures import Figure
-from afcl_bench.frame import FACTS, WHERE, collect
-from afcl_bench.kept import is_kept, keep, with_kept
+from afcl_bench.frame import FACTS, collect
+from afcl_bench.kept import keep, with_kept
 from afcl_bench.measures import MEASURES
+from afcl_bench.published import WHERE, is_kept
 from afcl_bench.runner import SPECS, data_of
 from afcl_bench.spec import BenchSpec, parse_spec
 from afcl_bench.tables import Table

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from afcl.exceptions import InputError
-from afcl_bench import kept
 from afcl_bench.frame import SCHEMA, frame_of, row_of
-from afcl_bench.kept import keep, not_kept, with_kept
+from afcl_bench.kept import keep, with_kept
+from afcl_bench.published import KEPT, not_kept
 from afcl_bench.report import keep_runs, write_reports
 from afcl_bench.spec import parse_spec
 from afcl_bench.store import CAPPED, DONE
@@ -124,7 +124,7 @@ def test_a_report_fills_in_and_keeps(tmp_path, monkeypatch):
     whole = report()
     own["frame"] = made(0, 1)
     assert report() == whole
-    shutil.rmtree(pages / kept.KEPT)
+    shutil.rmtree(pages / KEPT)
     own["frame"] = made(0, 1)
     assert "2 of 6" in next(write_reports(root, None, tmp_path / "out", pages=pages))
 

@@ -418,6 +418,24 @@ def test_the_next_line_works_as_it_is_printed(tmp_path, capsys):
     assert "give the folder that holds pairs.csv with --data DIR" in err
 
 
+def test_what_is_published_is_not_made_again(tmp_path, capsys):
+    data, out, pages = tmp_path / "data", tmp_path / "o", tmp_path / "pages"
+    data.mkdir()
+    rows = [f"{9 * (i % 2) + i / 100},{i % 2}" for i in range(40)]
+    (data / "pairs.csv").write_text("\n".join(["x,class", *rows]) + "\n")
+    spec = tmp_path / "own.toml"
+    spec.write_text('runs = 1\nsplit = "iid:2"\n[[grid]]\ndatasets = "pairs"\n'
+                    'methods = "k-fed"\noptions = { n_clusters = 2 }\n')  # fmt: skip
+    make = ("bench", "run", spec, "--data", data, "--jobs", 1, "--pages", pages)
+    pages.mkdir()
+    assert "1 runs made" in call(capsys, *make, "--out", out)[1]
+    code, said, err = call(capsys, "bench", "keep", out, "--pages", pages)
+    assert (code, said, err) == (0, "own: 1 of 1 runs kept\n", "")
+    code, said, _ = call(capsys, *make, "--out", tmp_path / "other")
+    assert code == 0
+    assert "0 runs made, 0 were there" in said
+
+
 def test_quality_refuses_a_name_it_does_not_know():
     """Measuring nothing and ending well would look as if everything held."""
     script = Path(__file__).parents[2] / "benchmarks" / "quality.py"

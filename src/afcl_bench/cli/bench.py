@@ -51,7 +51,7 @@ def run(
     several machines are merged by copying them together.
     """
     from afcl.exceptions import InputError
-    from afcl_bench.kept import not_kept
+    from afcl_bench.published import not_kept
     from afcl_bench.runner import run_grid
     from afcl_bench.spec import find_spec
 
