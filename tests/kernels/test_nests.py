@@ -37,6 +37,34 @@ def test_sums_around_seeds_by_hand(backend):
     assert squares.tolist() == [[2, 9], [0, 0], [0, 1]]
 
 
+@BACKENDS
+def test_halves_inside_groups_by_hand(backend):
+    # Group 0: 0, 1 and 8, 9, begun with 9 alone; 8 is nearer to it than to the mean of
+    # the rest. Group 1: 5 and 5.5 are halves already.
+    X = np.array([[0.0], [1.0], [8.0], [9.0], [5.0], [5.5]])
+    labels, weights = np.array([0, 0, 0, 0, 1, 1]), np.ones(6)
+    upper = np.array([False, False, False, True, False, True])
+    found = backend.halved(X, weights, labels, upper, 8)
+    assert found.tolist() == [False, False, True, True, False, True]
+    assert backend.halved(X, weights, labels, upper, 0).tolist() == upper.tolist()
+    # All of a group in one half: the other is at the origin, and takes what is nearer.
+    none = np.zeros(6, dtype=bool)
+    taken = backend.halved(X, weights, labels, none, 1)[:4]
+    assert taken.tolist() == [True, True, False, False]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 12))
+def test_twins_halve_alike(seed, n, d):
+    rng = np.random.default_rng(seed)
+    X, weights = rng.normal(size=(n, d)).round(1), rng.integers(1, 9, n).astype(float)
+    labels, upper = rng.integers(0, 4, n), rng.random(n) < 0.5
+    for max_iter in (1, 8):
+        asked = (X, weights, labels, upper, max_iter)
+        one, other = reference_nests.halved(*asked), native.halved(*asked)
+        assert one.tolist() == other.tolist() == kernels.halved(*asked).tolist()
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 60), st.integers(1, 12))
 def test_twins_give_the_same_bits(seed, n, d):

@@ -610,6 +610,7 @@ CALLS = {
     "shortest_ways": (np.zeros((4, 4)),),
     "join_seeds": (np.ones(4, dtype=np.int64), CENTERS, 2),
     "nearest_inside": (ROWS, PARENTS, np.array([0, 2, 4]), CENTERS),
+    "halved": (ROWS, np.ones(8), PARENTS, np.zeros(8, dtype=bool), 2),
     "sums_around": (ROWS, PARENTS, CENTERS),
     "levels": (
         (ROWS, np.ones(8), np.zeros(8)),

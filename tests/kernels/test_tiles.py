@@ -137,6 +137,24 @@ def test_the_number_of_threads_does_not_show(monkeypatch, seed, d, parts):
         assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("d", [3, 20])
+def test_levels_do_not_depend_on_the_number_of_threads(monkeypatch, seed, d):
+    monkeypatch.setattr(threads, "LARGE", 1)
+    X, centers, rng = mixture(seed, 300, d, 24)
+    weights = rng.integers(1, 9, 300).astype(float)
+    cells = (X, weights, rng.random(300))
+    seeds = (centers, np.ones(24))
+    merges = native.ward(seeds[1], centers)[:2]
+    monkeypatch.setenv("AFCL_THREADS", "1")
+    expected = native.levels(cells, seeds, merges, 20, 8)
+    assert len(expected) == 19
+    monkeypatch.setenv("AFCL_THREADS", "3")
+    for one, other in zip(
+        native.levels(cells, seeds, merges, 20, 8), expected, strict=True
+    ):
+        assert all(map(np.array_equal, one, other))
+
+
 @pytest.mark.parametrize("d", [2, 12])
 def test_numbers_of_32_bits_are_added_up_in_64(seed, d):
     X, centers, rng = mixture(seed, MANY, d, 6)
@@ -170,3 +188,13 @@ def test_an_error_in_a_thread_is_not_lost(monkeypatch):
 
     with pytest.raises(ValueError, match="0 5"):
         threads.in_ranges(work, 10, 1 << 40)
+
+
+def test_ranges_make_up_the_whole(monkeypatch):
+    monkeypatch.setenv("AFCL_THREADS", "2")
+    for n, shares in ((10, 1), (10, 4), (3, 4), (1, 4), (0, 4)):
+        found: dict[int, int] = {}
+        threads.in_ranges(found.__setitem__, n, 1 << 40, shares)
+        parts = sorted(found.items())
+        assert len(parts) == max(1, min(n, 2 * shares))
+        assert [i for a, b in parts for i in range(a, b)] == list(range(n))

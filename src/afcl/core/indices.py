@@ -11,7 +11,7 @@ Which indices there are says :data:`afcl.registry.INDICES`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,8 @@ from afcl.kernels import crowding
 from afcl.registry import AUTO
 from afcl.registry import INDICES as INDICES
 
+#: Indices that the rule for k looks at.
+DECIDING = ("silhouette", "simplified", "bic", "free_bic")
 #: Sums of the rule this close are a tie: larger BIC, then smaller k.
 TIE = 1e-9
 #: What a silhouette has to be better by for e times as many clusters. Without it small
@@ -81,9 +83,15 @@ class Partition:
     simplified: float
 
 
-def scores_of(partition: Partition) -> Scores:
-    """Return every index of a clustering, None where one is not defined."""
-    return {name: index.score(partition) for name, index in INDICES.items()}
+def scores_of(partition: Partition, names: Iterable[str] = INDICES) -> Scores:
+    """Return the indices of a clustering, None where one is not defined."""
+    return {name: INDICES[name].score(partition) for name in names}
+
+
+def deciding(criterion: str) -> tuple[str, ...]:
+    """Return the indices without which nobody can choose by this criterion."""
+    # Not a set: the order must be the same in every process.
+    return DECIDING if criterion in (AUTO, *DECIDING) else (*DECIDING, criterion)
 
 
 def mean_silhouette(partition: Partition) -> float:

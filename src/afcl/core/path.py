@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from afcl import kernels
 from afcl._typing import Floats
 from afcl.core.cells import pool
-from afcl.core.indices import Partition, scores_of
+from afcl.core.indices import INDICES, Partition, scores_of
 from afcl.core.messages import Cells
 from afcl.core.protocol import Merge, PathLevel
 from afcl.kernels import assign, lloyd, silhouettes
@@ -59,12 +60,17 @@ def summary_silhouettes(bag: Cells, level: PathLevel) -> tuple[Floats, Floats]:
     return simplified, moment
 
 
-def scored(level: PathLevel, silhouette: float, simplified: float) -> PathLevel:
-    """Return the level with its indices, given the means of the two silhouettes."""
+def scored(
+    level: PathLevel,
+    silhouette: float,
+    simplified: float,
+    names: Iterable[str] = INDICES,
+) -> PathLevel:
+    """Return the level with these indices, given the means of the two silhouettes."""
     known = Partition(
         level.sizes, level.centers, level.scatters, silhouette, simplified
     )
-    return replace(level, scores=scores_of(known))
+    return replace(level, scores=scores_of(known, names))
 
 
 def level_around(bag: Cells, centers: Floats) -> PathLevel | None:
@@ -87,8 +93,9 @@ def build_path(
     merges: tuple[Merge, ...],
     max_clusters: int,
     iterations: int = POLISH,
+    names: Iterable[str] = INDICES,
 ) -> tuple[PathLevel, ...]:
-    """Return every level from 2 to `max_clusters`, in increasing k.
+    """Return every level from 2 to `max_clusters`, in increasing k, with these indices.
 
     A level starts from the pooled means of its groups of seeds. Levels that end with
     the same k after dropping empty centres: the higher moment silhouette stays.
@@ -111,7 +118,7 @@ def build_path(
         if k < 2:
             continue
         bare = PathLevel(k, centers, counts, {}, scatters)
-        level = scored(bare, moment / n, simplified / n)
+        level = scored(bare, moment / n, simplified / n, names)
         # A larger level that lost centres may be better than the one cut at this k.
         if k not in levels or _silhouette(level) > _silhouette(levels[k]):
             levels[k] = level

@@ -19,7 +19,7 @@ from afcl.core.cells import has_few_values, pool
 from afcl.core.condense import condense_cells
 from afcl.core.indices import LEAST_VARIANCE, Partition, free_bic
 from afcl.core.messages import Cells
-from afcl.kernels import lloyd
+from afcl.kernels import halved, lloyd, sums
 
 #: Cells that are searched, at most: a larger bag is condensed first.
 CELLS = 1024
@@ -197,10 +197,11 @@ def _splits(bag: Cells, fit: Found) -> tuple[Floats, Floats]:
     2-means from several starts, in all clusters at once; the likeliest halves stay.
     """
     k, d = fit.means.shape
+    weights = bag.counts.astype(np.float64)
     best, halves = np.full(k, -np.inf), np.zeros((k, 2, d))
     for upper in _starts(bag, fit):
-        side = _halved(bag, fit.labels, upper, k)
-        parts = 2 * fit.labels + side
+        half = halved(bag.means, weights, fit.labels, upper, HALVING)
+        parts = 2 * fit.labels + half
         counts, means, scatters = pool(bag, parts, 2 * k)
         cells = np.bincount(parts, minlength=2 * k)
         fits = ((counts >= ROWS) & (cells >= OF_CELLS)).reshape(k, 2).all(axis=1)
@@ -211,30 +212,16 @@ def _splits(bag: Cells, fit: Found) -> tuple[Floats, Floats]:
     return best, halves
 
 
-def _halved(bag: Cells, labels: Ints, side: Bools, k: int) -> Bools:
-    """Return the sides of all cells after 2-means within every cluster."""
-    for _ in range(HALVING):
-        _, means, _ = pool(bag, 2 * labels + side, 2 * k)
-        lower, upper = means[2 * labels], means[2 * labels + 1]
-        near = ((bag.means - upper) ** 2).sum(axis=1)
-        now = near < ((bag.means - lower) ** 2).sum(axis=1)
-        if np.array_equal(now, side):
-            break
-        side = now
-    return side
-
-
 def _starts(bag: Cells, fit: Found) -> Iterator[Bools]:
     """Yield ways to begin: cells beyond the middle, and those near a far one."""
     k = len(fit.counts)
     away = bag.means - fit.means[fit.labels]
-    weights = bag.counts.astype(np.float64)[:, None]
+    weights = bag.counts.astype(np.float64)
     squares = (away * away).sum(axis=1)
     axes = away[_farthest(squares, fit.labels, k)]
     for _ in range(TURNING):
-        along = (away * axes[fit.labels]).sum(axis=1)[:, None]
-        axes = np.zeros_like(axes)
-        np.add.at(axes, fit.labels, weights * along * away)
+        along = (away * axes[fit.labels]).sum(axis=1)
+        _, axes = sums(away, weights * along, fit.labels, k)
         axes /= np.maximum(np.linalg.norm(axes, axis=1), 1e-300)[:, None]
     yield (away * axes[fit.labels]).sum(axis=1) > 0
     far = squares

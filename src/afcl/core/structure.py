@@ -14,14 +14,20 @@ same way. Where the sites have counted rows between clusters, valleys count as w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from afcl._typing import Floats
 from afcl.core.cells import pool
-from afcl.core.indices import ALL_PARTED, LEAST_VARIANCE, goodness, parted
+from afcl.core.indices import (
+    ALL_PARTED,
+    DECIDING,
+    LEAST_VARIANCE,
+    goodness,
+    parted,
+)
 from afcl.core.messages import Cells
 from afcl.core.path import build_path, joined_seeds
 from afcl.core.protocol import PathLevel
@@ -120,15 +126,22 @@ def gain_by_rows(bag: Cells, candidates: Sequence[PathLevel]) -> tuple[float, fl
 
 
 def sample_path(
-    bag: Cells, most: int, rng: np.random.Generator
+    bag: Cells,
+    most: int,
+    rng: np.random.Generator,
+    names: Iterable[str] = DECIDING,
 ) -> tuple[PathLevel, ...]:
-    """Return the levels from 2 to `most` on a small bag, from seeds of its own."""
+    """Return the levels from 2 to `most` on a small bag, from seeds of its own.
+
+    They have these indices alone: many paths are made, and the others cost time.
+    """
     # Twice as many seeds as clusters, so that the path has something to join.
     k = min(2 * most, distinct(bag.means))
     weights = bag.counts.astype(np.float64)
     placed = weighted_kmeans(bag.means, weights, k, rng, 1)
     seeds, merges = joined_seeds(bag, placed)
-    return build_path(bag, seeds, merges, min(most, len(seeds)), SAMPLE_POLISH)
+    most = min(most, len(seeds))
+    return build_path(bag, seeds, merges, most, SAMPLE_POLISH, names)
 
 
 def leading(bag: Cells) -> Cells:

@@ -17,7 +17,7 @@ import numpy as np
 
 from afcl._typing import Floats
 from afcl.core.condense import condense_cells
-from afcl.core.indices import worth
+from afcl.core.indices import deciding, worth
 from afcl.core.messages import Cells
 from afcl.core.path import level_around
 from afcl.core.protocol import PathLevel, Trust, server_rng
@@ -237,7 +237,7 @@ def _resampled(
         if done == FEWEST and len(set(came.ks)) == 1:
             break
         again = resampled(bag, rng)
-        path = sample_path(again, reach, rng)
+        path = sample_path(again, reach, rng, deciding(params.criterion))
         if not path:
             # Too few different cells for any level.
             came.ks.append(1)

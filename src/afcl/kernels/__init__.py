@@ -31,6 +31,7 @@ __all__ = [
     "assign",
     "compete",
     "crowding",
+    "halved",
     "intensities",
     "interact",
     "interact_affine",
@@ -159,6 +160,10 @@ nearest_inside = _either(
     reference_nests.nearest_inside,
     # Loops over few rows of each of many parents are slow in NumPy.
     lambda X, parents, starts, seeds: X.size * seeds.shape[0],
+)
+halved = _either(
+    reference_nests.halved,
+    lambda X, weights, labels, upper, max_iter: 2 * X.size * max_iter,
 )
 sums_around = _either(reference_nests.sums_around, lambda X, *_: X.size)
 shortest_ways = _either(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from afcl.kernels.groups import join_seeds as join_seeds
 from afcl.kernels.groups import microaggregate as microaggregate
+from afcl.kernels.nests import halved as halved
 from afcl.kernels.nests import nearest_inside as nearest_inside
 from afcl.kernels.nests import sums_around as sums_around
 from afcl.kernels.paper import compete as compete

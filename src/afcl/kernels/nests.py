@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
+from afcl._typing import Bools, Floats, Ints
 from afcl.kernels.compiling import compiled
-from afcl.kernels.groups import apart
+from afcl.kernels.groups import add_up, apart
 from afcl.kernels.passes import readable
 
 _compiled = compiled(error_model="numpy")
@@ -56,3 +56,34 @@ def _sums_around(
             firsts[own, feature] += away
             squares[own, feature] += away * away
     return counts, firsts, squares
+
+
+def halved(
+    X: Floats, weights: Floats, labels: Ints, upper: Bools, max_iter: int
+) -> Bools:
+    """Return the half of every row after 2-means within every group of rows."""
+    return _halved(readable(X), weights, labels, upper, max_iter)
+
+
+@_compiled
+def _halved(
+    X: Floats, weights: Floats, labels: Ints, upper: Bools, max_iter: int
+) -> Bools:
+    k = labels.max() + 1
+    mass, means = np.empty(2 * k), np.empty((2 * k, X.shape[1]))
+    now = upper.copy()
+    for _ in range(max_iter):
+        add_up(X, weights, 2 * labels + now, 2 * k, mass, means)
+        for half in range(2 * k):
+            if mass[half] > 0:
+                for feature in range(X.shape[1]):
+                    means[half, feature] /= mass[half]
+        changed = False
+        for row in range(X.shape[0]):
+            below = apart(X, row, means, 2 * labels[row])
+            is_upper = apart(X, row, means, 2 * labels[row] + 1) < below
+            changed |= is_upper != now[row]
+            now[row] = is_upper
+        if not changed:
+            break
+    return now

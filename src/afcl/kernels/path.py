@@ -11,8 +11,11 @@ from afcl.kernels.groups import apart, pool, without_gaps
 from afcl.kernels.passes import lloyd_rows, readable, silhouettes
 from afcl.kernels.reference import CLOSEST, Bag, Merges, Scored, Seeds
 from afcl.kernels.singles import turned
-from afcl.kernels.threads import matrix_products
+from afcl.kernels.threads import in_ranges, matrix_products
 from afcl.kernels.tiles import is_wide
+
+#: Shares of the levels for every thread.
+SHARES = 4
 
 _compiled = compiled()
 
@@ -118,57 +121,80 @@ def levels(
     """Every level of a path, polished and scored; see :func:`reference.levels`."""
     X, weights, scatters = cells
     cells = (readable(X), weights, scatters)
+    k, d = seeds[0].shape
+    depth = max(0, min(k, most) - 1)
+    groups = _groups(*merges, k, depth)
+    # All levels in a few arrays, each with room for all its groups.
+    starts = np.concatenate([[0], np.cumsum(np.arange(depth + 1, 1, -1))])
+    room = int(starts[-1])
+    out = (np.empty(room), np.empty((room, d)), np.empty(room))
+    held, totals = np.zeros(depth, dtype=np.int64), np.zeros((depth, 2))
+
+    def work(first: int, last: int) -> None:
+        asked = (first, last, starts, max_iter)
+        _levels(cells, seeds, groups, *asked, out, held, totals)
+
     with matrix_products(is_wide(*X.shape, most)):
-        starts, *arrays, totals = _levels(cells, seeds, merges, most, max_iter)
+        # Levels know nothing of each other; the largest take longest, so small shares.
+        in_ranges(work, depth, X.size * room * max_iter, SHARES)
     return [
-        (*(array[a:b] for array in arrays), *total)
-        for a, b, total in zip(starts[:-1], starts[1:], totals.tolist(), strict=True)
+        (*(array[start : start + size] for array in out), *total)
+        for start, size, total in zip(starts, held, totals.tolist(), strict=False)
     ]
 
 
 @_compiled
-def _levels(
-    cells: Bag, seeds: Seeds, merges: Merges, most: int, max_iter: int
-) -> tuple[Ints, Floats, Floats, Floats, Floats]:
-    """Return where each level begins, then counts, centres and scatters of all.
-
-    They come one level after the other, the two sums of silhouettes last (levels, 2).
-    """
-    X, weights, scatters = cells
-    centers, sizes = seeds
-    left, right = merges
-    k, d = centers.shape
-    depth = max(0, min(k, most) - 1)
-    # All levels in a few arrays: a list of arrays cannot be returned compiled.
-    room = depth * (depth + 3) // 2  # 2 + 3 + ... + (depth + 1)
-    starts = np.zeros(depth + 1, dtype=np.int64)
-    counts, places, spreads = np.empty(room), np.empty((room, d)), np.empty(room)
-    totals = np.zeros((depth, 2))
-    start, mass, radii = np.empty((k, d)), np.empty(k), np.empty(k)
-    nothing = np.zeros(k)
+def _groups(left: Ints, right: Ints, k: int, depth: int) -> Ints:
+    """Return every seed's group at each level, from depth + 1 groups to 2."""
+    found = np.empty((depth, k), dtype=np.int64)
     group = np.arange(k)
-    known = turned(X, min(k, most))
-    level = 0
     for step in range(k - 1):
-        if 2 <= k - step <= most:
-            numbers = group.copy()
-            groups = without_gaps(numbers, 2 * k)
-            pool(centers, sizes, nothing, numbers, groups, mass, start, radii)
-            _, labels = lloyd_rows(X, known, weights, start[:groups], max_iter)
-            # Lloyd may have emptied centres: a level has the clusters that hold cells.
-            held = without_gaps(labels, groups)
-            begin, end = starts[level], starts[level] + held
-            found = (counts[begin:end], places[begin:end], spreads[begin:end])
-            pool(X, weights, scatters, labels, held, *found)
-            # No silhouette is defined for one cluster.
-            if held > 1:
-                _score(X, weights, scatters, found, totals[level])
-            level += 1
-            starts[level] = end
+        if k - step <= depth + 1:
+            found[depth + 1 - k + step] = group
         for seed in range(k):
             if group[seed] == left[step] or group[seed] == right[step]:
                 group[seed] = k + step
-    return starts, counts, places, spreads, totals
+    return found
+
+
+@_compiled
+def _levels(
+    cells: Bag,
+    seeds: Seeds,
+    groups: Ints,
+    first: int,
+    last: int,
+    starts: Ints,
+    max_iter: int,
+    out: Bag,
+    held: Ints,
+    totals: Floats,
+) -> None:
+    """Polish and score the levels from `first` to `last` (OUT).
+
+    Each has its place in `out`: counts, centres and scatters. `held` is how many
+    groups hold any cell, `totals` are the sums of its two silhouettes.
+    """
+    X, weights, scatters = cells
+    centers, sizes = seeds
+    counts, places, spreads = out
+    k, d = centers.shape
+    start, mass, radii = np.empty((k, d)), np.empty(k), np.empty(k)
+    nothing = np.zeros(k)
+    known = turned(X, groups.shape[0] + 1)
+    for level in range(first, last):
+        numbers = groups[level].copy()
+        size = without_gaps(numbers, 2 * k)
+        pool(centers, sizes, nothing, numbers, size, mass, start, radii)
+        _, labels = lloyd_rows(X, known, weights, start[:size], max_iter)
+        # Lloyd may have emptied centres: a level has the clusters that hold cells.
+        held[level] = without_gaps(labels, size)
+        begin, end = starts[level], starts[level] + held[level]
+        found = (counts[begin:end], places[begin:end], spreads[begin:end])
+        pool(X, weights, scatters, labels, held[level], *found)
+        # No silhouette is defined for one cluster.
+        if held[level] > 1:
+            _score(X, weights, scatters, found, totals[level])
 
 
 @_compiled

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from afcl._typing import Floats, Ints
-from afcl.kernels.reference import assign
+from afcl._typing import Bools, Floats, Ints
+from afcl.kernels.reference import assign, sums
 
 
 def nearest_inside(X: Floats, parents: Ints, starts: Ints, seeds: Floats) -> Ints:
@@ -35,3 +35,25 @@ def sums_around(
         firsts[:, feature] = np.bincount(labels, away, minlength=k)
         squares[:, feature] = np.bincount(labels, away * away, minlength=k)
     return counts, firsts, squares
+
+
+def halved(
+    X: Floats, weights: Floats, labels: Ints, upper: Bools, max_iter: int
+) -> Bools:
+    """Return the half of every row after 2-means within every group of rows.
+
+    It begins with the rows that are `upper`. A half without rows is at the origin.
+    """
+    k = int(labels.max()) + 1
+    for _ in range(max_iter):
+        mass, total = sums(X, weights, 2 * labels + upper, 2 * k)
+        means = total / np.where(mass > 0, mass, 1.0)[:, None]
+        below, above = np.zeros(X.shape[0]), np.zeros(X.shape[0])
+        for feature in range(X.shape[1]):
+            below += (X[:, feature] - means[2 * labels, feature]) ** 2
+            above += (X[:, feature] - means[2 * labels + 1, feature]) ** 2
+        now = above < below
+        if np.array_equal(now, upper):
+            break
+        upper = now
+    return upper

@@ -32,15 +32,21 @@ def workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
-def in_ranges(work: Callable[[int, int], None], n: int, effort: int) -> None:
-    """Call `work(first, last)` for ranges that make up 0 to n, one a thread."""
+def in_ranges(
+    work: Callable[[int, int], None], n: int, effort: int, shares: int = 1
+) -> None:
+    """Call `work(first, last)` for ranges that make up 0 to n, so many a thread.
+
+    One is enough where ranges of one length take equally long.
+    """
     # Starting a thread costs more than a small pass.
-    parts = min(workers(), n, max(1, effort // LARGE))
-    if parts <= 1:
+    threads = min(workers(), n, max(1, effort // LARGE))
+    if threads <= 1:
         work(0, n)
         return
+    parts = min(n, threads * shares)
     edges = [n * part // parts for part in range(parts + 1)]
-    with ThreadPoolExecutor(parts) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, edges[:-1], edges[1:]))
 
 
