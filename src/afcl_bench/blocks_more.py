@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from afcl_bench.counting import DEFAULT, counted, entry, mean, range_of_k
+from afcl_bench.counting import counted, entry, mean
 from afcl_bench.frame import kinds, parts, values
 from afcl_bench.plots import exponent
 from afcl_bench.store import DONE
@@ -153,75 +153,6 @@ def _score_and_k(runs: pl.DataFrame) -> str:
     if np.isnan(found):
         return "cap"
     return f"{number(mean(counted(runs, 'sc')))} ({number(found, 1)})"
-
-
-# ------------------------------------------------------------------ the number of k
-
-
-def k_recovery(frame: pl.DataFrame) -> Iterator[Table]:
-    """How often k' is right."""
-    # A method by another privacy level than its default is another line.
-    level = pl.concat_str("method", "privacy", separator=", ", ignore_nulls=True)
-    mixtures = frame.filter(group="mixtures").with_columns(method=level)
-    splits = kinds(mixtures, "split")
-    ours = mixtures.filter(method=DEFAULT)
-    rows = []
-    for method, runs in parts(mixtures, "method").items():
-        cells = [hits(runs.filter(split=s), ours.filter(split=s)) for s in splits]
-        rows.append((method, *cells))
-    yield Table(
-        "k-recovery",
-        "Generated mixtures: share of all runs with k' exact / within 1, and the ARI. "
-        "A run without an answer within its cap counts as wrong (ARI 0). Slow methods "
-        "met the first 20 mixtures only; beside them stands the default on these.",
-        ("method", *splits),
-        tuple(rows),
-    )
-    suite = frame.filter(group="suite")
-    methods = kinds(suite, "method")
-    rows = []
-    for name, runs in parts(suite, "dataset").items():
-        true = max(runs["k_true"])
-        cells = [_ks(runs.filter(method=m), true) for m in methods]
-        rows.append((name, str(true), *cells))
-    yield Table(
-        "k-recovery-suite",
-        "Data with known classes: runs with k' = k\\*, and the k' found.",
-        ("data", "k*", *methods),
-        tuple(rows),
-    )
-
-
-def hits(runs: pl.DataFrame, ours: pl.DataFrame) -> str:
-    """Return the hits; of fewer runs than ours, with our hits in the same ones."""
-    if not runs.height:
-        return NONE
-    agreement = np.nan_to_num(values(runs, "ari"))
-    text = f"{_shares(runs)} · {number(float(agreement.mean()))}"
-    lost = runs.filter(pl.col("status") != DONE).height
-    if lost:
-        text += f", {lost} capped"
-    if runs.height < ours.height:
-        same = ours.filter(pl.col("seed").is_in(runs["seed"].to_list()))
-        text += f" ({runs.height} runs; {DEFAULT} {_shares(same)})"
-    return text
-
-
-def _shares(runs: pl.DataFrame) -> str:
-    # A run without an answer is off by NaN, which is no hit.
-    gaps = np.abs(values(runs, "k") - values(runs, "k_true"))
-    return f"{number((gaps == 0).mean(), 2)} / {number((gaps <= 1).mean(), 2)}"
-
-
-def _ks(runs: pl.DataFrame, true: int) -> str:
-    if not runs.height:
-        return NONE
-    found = range_of_k(runs)
-    if found == NONE:
-        return "cap"
-    exact = runs.filter(pl.col("k") == true).height
-    count = f"{exact}/{runs.height}"
-    return f"**{count}**" if exact == runs.height else f"{count} ({found})"
 
 
 # ------------------------------------------------------------------ asynchrony

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quality and the number of clusters by who holds which row."""
+"""Quality by who holds which row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from afcl_bench.blocks_more import hits
 from afcl_bench.counting import DEFAULT, KNOWN, counted, entry, mean, range_of_k
 from afcl_bench.frame import kinds, parts, values
 from afcl_bench.tables import NONE, Table, number, standing_out
@@ -21,8 +20,6 @@ CALLED = {
     "dirichlet:10:0.3": "Dirichlet(.3) 10",
     "rows:20": "n/20 of 20 rows",
 }
-#: The group of runs on generated mixtures; all others are on data sets.
-MIXTURES = "mixtures"
 #: The participation of runs in which everybody is there,
 PRESENT = "always"
 #: and how tables say so.
@@ -43,21 +40,16 @@ def by_split(frame: pl.DataFrame) -> Iterator[Table]:
     """
     present = pl.col("participation") == PRESENT
     name = pl.when(present).then(pl.col("method") + ALL).otherwise("method")
-    frame = frame.with_columns(method=name)
-    sets = frame.filter(pl.col("group") != MIXTURES)
+    sets = frame.with_columns(method=name)
     splits = kinds(sets, "split")
-    if sets.height:
-        yield _ours(sets, splits, DEFAULT, "by-split-ours", "random participation")
-        yield _ours(
-            sets, splits, DEFAULT + ALL, "by-split-present", "everybody always present"
-        )
-        for measure, title in (("sc", "silhouette"), ("ari", "ARI")):
-            yield _over_sets(sets, splits, measure, title)
-        yield _lost(sets, splits)
-        yield _drawn_again(sets, splits)
-    mixtures = frame.filter(group=MIXTURES)
-    if mixtures.height:
-        yield _mixtures(mixtures)
+    yield _ours(sets, splits, DEFAULT, "by-split-ours", "random participation")
+    yield _ours(
+        sets, splits, DEFAULT + ALL, "by-split-present", "everybody always present"
+    )
+    for measure, title in (("sc", "silhouette"), ("ari", "ARI")):
+        yield _over_sets(sets, splits, measure, title)
+    yield _lost(sets, splits)
+    yield _drawn_again(sets, splits)
 
 
 def _ours(
@@ -169,21 +161,3 @@ def _repaired(runs: pl.DataFrame) -> str:
         asked = number(mean(values(runs, "clients") + values(runs, "merged")), 1)
         texts.append(f"{clients} of {asked} clients left")
     return ", ".join(texts)
-
-
-def _mixtures(mixtures: pl.DataFrame) -> Table:
-    splits = kinds(mixtures, "split")
-    ours = mixtures.filter(method=DEFAULT)
-    rows = []
-    kind = ("method", "options")
-    for (method, options), runs in mixtures.group_by(kind, maintain_order=True):
-        cells = [hits(runs.filter(split=s), ours.filter(split=s)) for s in splits]
-        rows.append((f"{method}, {options}" if options else str(method), *cells))
-    return Table(
-        "by-split-mixtures",
-        "Generated mixtures: share of all runs with k' exact / within 1, and the ARI. "
-        "A run without an answer within its cap counts as wrong (ARI 0). Pooled "
-        "references see all rows, whoever holds them: one column says all.",
-        ("method", *map(called, splits)),
-        tuple(rows),
-    )

@@ -16,6 +16,7 @@ from afcl.runtime.results import write_text
 from afcl.texts import csv_cell
 from afcl_bench import (
     blocks_honest,
+    blocks_k,
     blocks_more,
     blocks_paper,
     blocks_settings,
@@ -48,7 +49,7 @@ BLOCKS: dict[str, Block] = {
     "default-alone": blocks_paper.default_alone,
     "default-squared": blocks_paper.default_squared,
     "honest": blocks_honest.honest,
-    "k-recovery": blocks_more.k_recovery,
+    "k-recovery": blocks_k.k_recovery,
     "late": blocks_more.late,
     "learned-k": blocks_honest.learned_k,
     "pooled-gap": blocks_honest.pooled_gap,

@@ -570,37 +570,6 @@ def test_quality_by_the_number_of_seeds():
     )
 
 
-def test_how_often_k_is_right():
-    def drawn(seed: int, split: str = "kmeans:5", method: str = "afcl") -> Cell:
-        return cell("mixture", method, group="mixtures", split=split, seed=seed)
-
-    def suite(seed: int, method: str = "afcl") -> Cell:
-        return cell("s1", method, group="suite", seed=seed)
-
-    rows = frame(
-        done(drawn(0), k=7, k_true=7, ari=1.0),
-        done(drawn(1), k=8, k_true=7, ari=0.5),
-        done(drawn(2), k=9, k_true=7, ari=0.3),
-        lost(drawn(3)),
-        done(drawn(0, "iid:50"), k=3, k_true=3, ari=0.9),
-        done(drawn(0, method="fedgem"), k=2, k_true=7, ari=0.2),
-        done(suite(0), k=15, k_true=15),
-        done(suite(1), k=15, k_true=15),
-        done(suite(0, "fedgem"), k=14, k_true=15),
-        lost(suite(1, "fedgem")),
-        lost(suite(0, "any-k:fkm")),
-    )
-    mixtures, sets = blocks_more.k_recovery(rows)
-    assert mixtures.header == ("method", "kmeans:5", "iid:50")
-    assert mixtures.rows == (
-        ("afcl", "0.25 / 0.50 · 0.450, 1 capped", "1.00 / 1.00 · 0.900"),
-        # One run beside four of the default, which is right in the same one.
-        ("fedgem", "0.00 / 0.00 · 0.200 (1 runs; afcl 1.00 / 1.00)", NONE),
-    )
-    assert sets.header == ("data", "k*", "afcl", "fedgem", "any-k:fkm")
-    assert sets.rows == (("s1", "15", "**2/2**", "0/2 (14)", "cap"),)
-
-
 def test_asynchrony_by_how_uneven_participation_is():
     def skewed(level: str, seed: int = 0, method: str = "afcl") -> Cell:
         return cell("A", method, group="skew", participation=level, seed=seed)

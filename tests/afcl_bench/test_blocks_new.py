@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from afcl_bench.blocks_k import k_recovery
 from afcl_bench.blocks_settings import setting, settings
 from afcl_bench.blocks_sites import sites
 from afcl_bench.blocks_splits import by_split
@@ -104,23 +105,64 @@ def test_what_was_done_to_splits_is_said():
     assert found.rows == (("A", "1 of 2 drawn again", "30.0 of 50.0 clients left"),)
 
 
+# ------------------------------------------------------------------ the number of k
+
+
+def drawn(k, ari, method="afcl", **given):
+    return row("mixture", method, ari, group="mixtures", k=k, k_true=7, **given)
+
+
 def test_mixtures_by_split():
-    rows = (
-        row("mixture", "afcl", 0.9, group="mixtures", k=5, k_true=5),
-        row("mixture", "afcl", 0.7, group="mixtures", k=6, k_true=5, seed=1),
-        row("mixture", "afcl", 0.5, group="mixtures", k=5, k_true=5, split="iid:5"),
-        row("mixture", "pooled-hdbscan", 0.4, group="mixtures", k=3, k_true=5,
-            options=(("min_cluster_size", 5),)),
-    )  # fmt: skip
-    (found,) = by_split(frame_of(rows))
-    assert found.header == ("method", "k-means 5", "random 5")
+    found = table(
+        "k-recovery",
+        k_recovery,
+        drawn(7, 1.0),
+        drawn(8, 0.5, seed=1),
+        drawn(9, 0.3, seed=2),
+        capped("mixture", "afcl", group="mixtures", seed=3),
+        drawn(7, 0.9, split="iid:50"),
+        drawn(7, 0.8, participation="always"),
+        drawn(2, 0.1, options=(("privacy", "summary"),)),
+        drawn(2, 0.2, "fedgem"),
+        drawn(3, 0.4, "pooled-hdbscan", options=(("min_cluster_size", 5),)),
+    )
+    assert found.header == ("method", "k-means 5", "random 50")
+    few = "(1 runs; afcl 1.00 / 1.00)"
     assert found.rows == (
-        ("afcl", "0.50 / 1.00 · 0.800", "1.00 / 1.00 · 0.500"),
-        (
-            "pooled-hdbscan, min_cluster_size = 5",
-            "0.00 / 0.00 · 0.400 (1 runs; afcl 1.00 / 1.00)",
-            NONE,
-        ),
+        ("afcl", "0.25 / 0.50 · 0.450, 1 capped", "1.00 / 1.00 · 0.900"),
+        ("afcl, everybody present", f"1.00 / 1.00 · 0.800 {few}", NONE),
+        ("afcl, privacy = summary", f"0.00 / 0.00 · 0.100 {few}", NONE),
+        # One run beside four of the default, which is right in the same one.
+        ("fedgem", f"0.00 / 0.00 · 0.200 {few}", NONE),
+        ("pooled-hdbscan, min_cluster_size = 5", f"0.00 / 0.00 · 0.400 {few}", NONE),
+    )
+
+
+def test_sets_with_known_classes():
+    def on(name, k, method="afcl", **given):
+        return row(name, method, 0.5, group="suite", k=k, k_true=15, **given)
+
+    rows = (
+        on("s1", 15),
+        on("s1", 15, seed=1),
+        on("s1", 14, split="iid:5"),
+        on("s1", 14, "fedgem"),
+        capped("s1", "fedgem", group="suite", seed=1),
+        capped("s1", "any-k:fkm", group="suite"),
+        on("r15", 15),
+    )
+    found = table("k-recovery-suite", k_recovery, *rows)
+    assert found.header == ("data", "k*", "afcl", "fedgem", "any-k:fkm")
+    assert found.rows == (
+        ("s1", "15", "**2/2**", "0/2 (14)", "cap"),
+        ("r15", "15", "**1/1**", NONE, NONE),
+    )
+    over = table("k-recovery-splits", k_recovery, *rows)
+    assert over.header == ("method", "k-means 5", "random 5")
+    assert over.rows == (
+        ("afcl", "3 of 3", "0 of 1"),
+        ("fedgem", "0 of 2, 1 capped", NONE),
+        ("any-k:fkm", "0 of 1, 1 capped", NONE),
     )
 
 
