@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Should k be trusted: false alarms, power, invariance and calibration, measured.
 
-``python benchmarks/trust.py [--data DIR] [--only PART,...] [--runs N] [--plot FILE]``
+``python benchmarks/trust.py [--data DIR] [--only PART,...] [--runs N] [--plot FILE]
+[--same-runs N] [--sets NAME,...]``
 
 *alarms*: rows without clusters (cubes, round and long Gaussians, Student's t with three
 degrees of freedom, correlated columns; 2, 5 and 20 columns, 200 to 20,000 rows), dealt
@@ -27,7 +28,7 @@ from afcl import AFCL
 from afcl._typing import Floats, Ints
 from afcl.data.synthetic import BOX, make_mixture
 from quality import CLUSTERS, LEAST, load, owners
-from splits import MOST_ROWS, SPLITS
+from splits import SPLITS
 
 PARTS = ("alarms", "power", "same", "calibration")
 #: How rows without clusters are dealt out.
@@ -208,6 +209,8 @@ SAME: dict[str, Callable[[Floats, Ints, int], tuple[Floats, Ints]]] = {
     "shifted, scaled": lambda X, who, seed: (X * 3.7 + 11, who),
 }
 MORE = "twice the largest k"
+#: The paper's sets and the suite.
+SETS = tuple(dict.fromkeys((*CLUSTERS, *LEAST, "aggregation", "ecoli")))
 
 
 def unchanged(folder: Path, name: str, run: int) -> list[bool]:
@@ -222,9 +225,8 @@ def unchanged(folder: Path, name: str, run: int) -> list[bool]:
     return [k == before.n_clusters_ for k in ks]
 
 
-def same(folder: Path, runs: int, jobs: Parallel) -> None:
+def same(folder: Path, names: list[str], runs: int, jobs: Parallel) -> None:
     """Print how often k stays, by change, and the sets on which it does not."""
-    names = [n for n in {**CLUSTERS, **LEAST} if len(load(folder, n)[0]) <= MOST_ROWS]
     first = FIRST["same"]
     tasks = [(name, run) for name in names for run in range(first, first + runs)]
     kept = np.array(jobs(delayed(unchanged)(folder, *task) for task in tasks))
@@ -299,16 +301,22 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--same-runs", type=int, default=20)
+    parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     jobs, parts = Parallel(n_jobs=options.jobs), options.only.split(",")
+    sets = options.sets.split(",")
+    for named, known in ((parts, PARTS), (sets, SETS)):
+        unknown = [name for name in named if name not in known]
+        if unknown:
+            parser.exit(2, f"no {unknown[0]}: choose from {', '.join(known)}\n")
     if "alarms" in parts:
         alarms(options.runs, jobs)
     if "power" in parts:
         power(options.data, options.runs, jobs)
     if "same" in parts and options.data:
-        same(options.data, options.same_runs, jobs)
+        same(options.data, sets, options.same_runs, jobs)
     if "calibration" in parts:
         calibration(options.runs, jobs, options.plot)
 
