@@ -16,13 +16,23 @@ import polars as pl
 from afcl.durable import replacing
 from afcl_bench.frame import SCHEMA
 from afcl_bench.measures import MEASURES
-from afcl_bench.published import WHERE, damaged, is_kept, path_of, place_of, text_of
-from afcl_bench.spec import BenchSpec
+from afcl_bench.published import (
+    TOLD,
+    WHERE,
+    damaged,
+    is_kept,
+    path_of,
+    place_of,
+    text_of,
+)
+from afcl_bench.spec import LEARNER, BenchSpec
 
 #: What is kept of a run,
 COLUMNS = {name: kind for name, kind in SCHEMA.items() if kind != pl.Object}
 #: and how exactly.
 DECIMALS = 6
+#: How options say that a run was told the k' of another one.
+LEARNED = "n_clusters = learned"
 
 
 def with_kept(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> pl.DataFrame:
@@ -45,8 +55,17 @@ def with_kept(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> pl.DataFrame
     path = path_of(pages, spec)
     if not is_kept(spec) or not path.is_file():
         return frame
-    own = frame.select(*COLUMNS)
-    others = _read(path).join(own, on=WHERE, how="anti", nulls_equal=True)
+    own, kept = frame.select(*COLUMNS), _read(path)
+    others = kept.join(own, on=WHERE, how="anti", nulls_equal=True)
+    # A rival that was told a k' which is another one today.
+    learned = pl.col("options").str.contains(LEARNED, literal=True)
+    stale = _learners(own).join(_learners(kept), on=[*TOLD, "k"], how="anti")
+    others = pl.concat(
+        [
+            others.filter(~learned),
+            others.filter(learned).join(stale, on=TOLD, how="anti"),
+        ]
+    )
     places = pl.DataFrame(
         [place_of(cell) for cell in spec.cells],
         {name: COLUMNS[name] for name in WHERE},
@@ -60,8 +79,11 @@ def with_kept(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> pl.DataFrame
 
 
 def keep(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> None:
-    """Write the runs of a spec beside the pages; the same runs are the same bytes."""
-    if not is_kept(spec):
+    """Write the runs of a spec beside the pages; the same runs are the same bytes.
+
+    Without any run nothing is written.
+    """
+    if not is_kept(spec) or not frame.height:
         return
     rounded = pl.col(*MEASURES, "seconds", "cpu_seconds").round(DECIMALS)
     text = frame.select(*COLUMNS).with_columns(rounded).write_csv()
@@ -69,6 +91,12 @@ def keep(spec: BenchSpec, frame: pl.DataFrame, pages: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     with replacing(path, "wb") as file:
         file.write(gzip.compress(text.encode(), mtime=0))
+
+
+def _learners(runs: pl.DataFrame) -> pl.DataFrame:
+    """Return the runs whose k' rivals are told, and that k'."""
+    ours = runs.filter(method=LEARNER, options="")
+    return ours.select(*TOLD, "k").unique()
 
 
 def _read(path: Path) -> pl.DataFrame:

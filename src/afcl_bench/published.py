@@ -10,11 +10,12 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from afcl.exceptions import InputError
-from afcl_bench.spec import BenchSpec, Cell
+from afcl_bench.spec import LEARNER, BenchSpec, Cell, Run
+from afcl_bench.store import DONE
 
 #: Folder below that of the pages.
 KEPT = "runs"
@@ -28,6 +29,8 @@ OF_ARRAYS = {
 }
 #: Where a run stands in the grid.
 WHERE = ("group", "dataset", "method", "options", "split", "participation", "seed")
+#: Where the run stands whose k' a rival is told.
+TOLD = ("dataset", "split", "participation", "seed")
 
 
 def is_kept(spec: BenchSpec) -> bool:
@@ -62,16 +65,51 @@ def place_of(cell: Cell) -> tuple[str | int, ...]:
     return (*what, cell.split, cell.participation, cell.seed)
 
 
-def not_kept(spec: BenchSpec, cells: Iterable[Cell], pages: Path) -> list[Cell]:
-    """Return the cells whose runs are not published beside the pages."""
+def not_kept(
+    spec: BenchSpec,
+    cells: Iterable[Cell],
+    pages: Path,
+    learned: Callable[[Run], int | None],
+    *,
+    retry: bool = False,
+) -> list[Cell]:
+    """Return the cells whose runs are not published beside the pages.
+
+    Parameters
+    ----------
+    spec, cells
+        The benchmark, and those of its cells that are asked for.
+    pages : Path
+        Folder of the pages.
+    learned
+        Called with a run: the k' it found if it was made here. A rival that was told
+        another k' before has to be run again.
+    retry
+        Count runs that failed or met their cap as not published.
+
+    Returns
+    -------
+    list of Cell
+    """
     path = path_of(pages, spec)
     if not is_kept(spec) or not path.is_file():
         return list(cells)
     rows = csv.DictReader(io.StringIO(text_of(path)))
+    known: set[tuple[str | int, ...]] = set()
+    found: dict[tuple[str, ...], str] = {}
     try:
-        known = {
-            (*(row[name] for name in WHERE[:-1]), int(row["seed"])) for row in rows
-        }
+        for row in rows:
+            if row["status"] == DONE or not retry:
+                where = (row[name] for name in WHERE[:-1])
+                known.add((*where, int(row["seed"])))
+            if row["method"] == LEARNER and not row["options"]:
+                found[tuple(row[name] for name in TOLD)] = row["k"]
     except (KeyError, ValueError) as error:
         raise damaged(path, error) from error
-    return [cell for cell in cells if place_of(cell) not in known]
+
+    def is_today(cell: Cell) -> bool:
+        k = learned(cell.learns) if cell.learns else None
+        told = found.get(tuple(str(getattr(cell, name)) for name in TOLD))
+        return k is None or bool(told) and float(str(told)) == k
+
+    return [cell for cell in cells if place_of(cell) not in known or not is_today(cell)]

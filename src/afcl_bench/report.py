@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -69,7 +69,8 @@ BLOCKS: dict[str, Block] = {
     "trajectories-plot": figures.trajectories,
 }
 
-#: A part of a page that a report renews.
+#: What a part of a page that a report renews begins with, and all of it.
+PLACE = r"<!-- bench: (\S+) -->\n"
 MARKED = r"(<!-- bench: {name} -->\n).*?(<!-- /bench -->)"
 
 
@@ -101,6 +102,8 @@ def write_reports(
     str
         What was written, a line for every spec.
     """
+    if pages is not None:
+        _check_folder(pages)
     specs, none = _specs(root, only), []
     folder = data_of(root, folder)
     for spec in specs:
@@ -112,13 +115,14 @@ def write_reports(
         if not frame.height:
             none.append(spec.name)
             continue
-        made = _made(spec, frame)
+        made = made_of(spec, frame)
         _write(spec, frame, made, out / spec.name)
         where = str(out / spec.name)
         if renewed is not None:
-            _renew(renewed, spec.name, made, out / spec.name)
+            without = renew(renewed / f"{spec.name}.md", made, out / spec.name)
             keep(spec, frame, renewed)
             where += f" and {page}"
+            where += f" (no place there for {', '.join(without)})" if without else ""
         yield f"{spec.name}: {frame.height} of {len(spec.cells)} runs, in {where}"
     if len(none) == len(specs):
         raise InputError(f"{root} holds no run of {', '.join(none)}: make some first")
@@ -143,6 +147,7 @@ def keep_runs(
     str
         What was written, a line for every spec.
     """
+    _check_folder(pages)
     folder = data_of(root, folder)
     for spec in _specs(root, only):
         if not is_kept(spec):
@@ -151,6 +156,11 @@ def keep_runs(
         frame = with_kept(spec, collect(spec, root, folder), pages)
         keep(spec, frame, pages)
         yield f"{spec.name}: {frame.height} of {len(spec.cells)} runs kept"
+
+
+def _check_folder(pages: Path) -> None:
+    if not pages.is_dir():
+        raise InputError(f"no folder {pages}: give the one that holds the pages")
 
 
 def _specs(root: Path, only: str | None) -> list[BenchSpec]:
@@ -168,7 +178,8 @@ def _specs(root: Path, only: str | None) -> list[BenchSpec]:
     return [spec for spec in specs if spec.name == only]
 
 
-def _made(spec: BenchSpec, frame: pl.DataFrame) -> list[Table | Figure]:
+def made_of(spec: BenchSpec, frame: pl.DataFrame) -> list[Table | Figure]:
+    """Return the tables and pictures that a spec asks for."""
     unknown = [name for name in spec.blocks if name not in BLOCKS]
     if unknown:
         raise InputError(
@@ -205,23 +216,42 @@ def runs_csv(frame: pl.DataFrame) -> str:
     return columns.with_columns(texts).with_columns(safe).write_csv()
 
 
-def _renew(
-    pages: Path, name: str, made: Iterable[Table | Figure], written: Path
-) -> None:
-    """Put tables and pictures between the marks of a page; the words stay."""
-    path = pages / f"{name}.md"
-    text = path.read_text(encoding="utf-8")
+def renew(page: Path, made: Sequence[Table | Figure], written: Path) -> list[str]:
+    """Put tables and pictures between the marks of a page; the words stay.
+
+    Parameters
+    ----------
+    page : Path
+    made : sequence of Table or Figure
+        All that the page's spec makes.
+    written : Path
+        Folder of the pictures.
+
+    Returns
+    -------
+    list of str
+        What has no place on the page. A place for what is not made is refused.
+    """
+    text = page.read_text(encoding="utf-8")
+    names = set(re.findall(PLACE, text))
+    unknown = sorted(names - {each.name for each in made})
+    if unknown:
+        raise InputError(
+            f"{page} has a place for {unknown[0]}, which is not made: take it out, or "
+            f"choose from {', '.join(each.name for each in made)}"
+        )
     for each in made:
-        marked = re.compile(MARKED.format(name=re.escape(each.name)), re.DOTALL)
-        if marked.search(text) is None:
+        if each.name not in names:
             continue
         if isinstance(each, Table):
             content = each.markdown()
         else:
-            shutil.copy(written / f"{each.name}.png", pages)
+            shutil.copy(written / f"{each.name}.png", page.parent)
             content = f"![{each.name}]({each.name}.png)\n\n{each.caption}\n"
+        marked = re.compile(MARKED.format(name=re.escape(each.name)), re.DOTALL)
         text = marked.sub(partial(_between, content), text)
-    write_text(path, text)
+    write_text(page, text)
+    return [each.name for each in made if each.name not in names]
 
 
 def _between(content: str, marks: re.Match[str]) -> str:

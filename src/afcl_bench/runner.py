@@ -134,10 +134,9 @@ def resolve(cell: Cell, store: Store, folder: Path | None) -> Run | None:
     """Return the run of a cell; None while the k' it needs is not known."""
     learned = None
     if cell.learns is not None:
-        known = store.facts(cell.learns)
-        if known is None or known[0] != DONE:
+        learned = store.k_of(cell.learns)
+        if learned is None:
             return None
-        learned = known[1]["k"]
     return cell.resolve(lambda: _data_facts(cell, folder), learned)
 
 

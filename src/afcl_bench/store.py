@@ -100,6 +100,11 @@ class Store:
         head, _ = _loaded(path, head_only=True)
         return head["status"], head["facts"]
 
+    def k_of(self, run: Run) -> int | None:
+        """Return the k' that a run found; None without an answer."""
+        known = self.facts(run)
+        return int(known[1]["k"]) if known is not None and known[0] == DONE else None
+
     def has_trace(self, run: Run) -> bool:
         """Whether the run's events were kept."""
         return _loaded(self.path(run), head_only=True)[0]["trace"] is not None

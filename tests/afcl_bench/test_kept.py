@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 
 import polars as pl
 import pytest
@@ -12,9 +13,10 @@ from afcl.exceptions import InputError
 from afcl_bench.frame import SCHEMA, frame_of, row_of
 from afcl_bench.kept import keep, with_kept
 from afcl_bench.published import KEPT, not_kept
-from afcl_bench.report import keep_runs, write_reports
+from afcl_bench.report import keep_runs, renew, write_reports
 from afcl_bench.spec import parse_spec
 from afcl_bench.store import CAPPED, DONE
+from afcl_bench.tables import Table
 
 TEXT = """
 title = "Tiny"
@@ -129,12 +131,73 @@ def test_a_report_fills_in_and_keeps(tmp_path, monkeypatch):
     assert "2 of 6" in next(write_reports(root, None, tmp_path / "out", pages=pages))
 
 
+def nobody(run):
+    """Stand for a folder in which nothing has been run."""
+
+
 def test_what_is_published_need_not_be_made(tmp_path):
-    assert not_kept(SPEC, SPEC.cells, tmp_path) == list(SPEC.cells)
+    assert not_kept(SPEC, SPEC.cells, tmp_path, nobody) == list(SPEC.cells)
     keep(SPEC, made(0, 3), tmp_path)
     rest = [SPEC.cells[i] for i in (1, 2, 4, 5)]
-    assert not_kept(SPEC, SPEC.cells, tmp_path) == rest
-    assert not_kept(SPEC, [SPEC.cells[3]], tmp_path) == []
+    assert not_kept(SPEC, SPEC.cells, tmp_path, nobody) == rest
+    assert not_kept(SPEC, [SPEC.cells[3]], tmp_path, nobody) == []
+
+
+def test_what_failed_is_made_again_if_asked(tmp_path):
+    lost = row_of(SPEC.cells[1], CAPPED, reason="its time was up", k_true=0)
+    keep(SPEC, frame_of([row(SPEC.cells[0]), lost]), tmp_path)
+    both = SPEC.cells[:2]
+    assert not_kept(SPEC, both, tmp_path, nobody) == []
+    assert not_kept(SPEC, both, tmp_path, nobody, retry=True) == [SPEC.cells[1]]
+
+
+TELLING = parse_spec(
+    "telling",
+    """
+blocks = ["scores"]
+runs = 2
+
+[[grid]]
+datasets = ["iris"]
+methods = ["afcl"]
+
+[[grid]]
+group = "told"
+datasets = ["iris"]
+methods = ["k-fed"]
+options = { n_clusters = "learned" }
+""",
+)
+
+
+def test_a_rival_that_was_told_another_k_is_run_again(tmp_path):
+    """Its run was published beside a k' that is not today's."""
+    keep(TELLING, frame_of(map(row, TELLING.cells)), tmp_path)
+    ours = frame_of([{**row(TELLING.cells[0]), "k": 3.0}, row(TELLING.cells[1])])
+    whole = with_kept(TELLING, ours, tmp_path)
+    assert whole.select("method", "seed").rows() == [
+        ("afcl", 0), ("afcl", 1), ("k-fed", 1)
+    ]  # fmt: skip
+
+    def learned(run):
+        return {0: 3, 1: 2}[run.seed]
+
+    assert not_kept(TELLING, TELLING.cells, tmp_path, nobody) == []
+    again = not_kept(TELLING, TELLING.cells, tmp_path, learned)
+    assert again == [TELLING.cells[2]]
+    # Told a k' that nothing published says.
+    keep(TELLING, frame_of(map(row, TELLING.cells[2:])), tmp_path)
+    assert not_kept(TELLING, TELLING.cells[2:], tmp_path, learned) == [
+        *TELLING.cells[2:]
+    ]
+
+
+def test_nothing_is_published_of_nothing_nor_into_nowhere(tmp_path):
+    keep(SPEC, frame_of([]), tmp_path)
+    assert not list(tmp_path.iterdir())
+    for publish in (keep_runs, partial(write_reports, out=tmp_path)):
+        with pytest.raises(InputError, match=r"no folder .*nowhere: give the one"):
+            list(publish(tmp_path, None, pages=tmp_path / "nowhere"))
 
 
 def test_a_grid_grows_before_its_page_is_renewed(tmp_path, monkeypatch):
@@ -152,3 +215,14 @@ def test_a_grid_grows_before_its_page_is_renewed(tmp_path, monkeypatch):
         assert whole.startswith("whole: its tables need whole runs")
     assert (pages / "tiny.md").read_text() == PAGE
     assert [path.name for path in (pages / "runs").iterdir()] == ["tiny.csv.gz"]
+
+
+def test_a_place_for_what_is_not_made_is_refused(tmp_path):
+    page = tmp_path / "tiny.md"
+    page.write_text("<!-- bench: scors -->\n<!-- /bench -->\n")
+    tables = [Table("scores", "All.", ("data",), (("iris",),))]
+    with pytest.raises(InputError, match=r"a place for scors, .* choose from scores"):
+        renew(page, tables, tmp_path)
+    page.write_text("No place.\n")
+    assert renew(page, tables, tmp_path) == ["scores"]
+    assert page.read_text() == "No place.\n"

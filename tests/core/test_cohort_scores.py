@@ -181,7 +181,20 @@ def test_a_cluster_that_nobody_is_in_keeps_the_figures_it_had():
     assert found[0].scores == {"silhouette": 0.25}
     assert found[0].sizes is before.sizes
     assert found[0].valleys.tolist() == [[0.0] * 3] * 3
+    assert not found[0].uncounted.size
     same(found[1], by_rows(X, TWO))
+
+
+def test_who_speaks_after_all_does_not_count_twice():
+    """Its cells stood for its rows as long as it was silent."""
+    late = Cells(np.ones(3, dtype=np.int64), SECOND, np.zeros(3))
+    scores = {0: score_of(FIRST, TWO)}
+    state = with_scores(knowing(TWO, scores=scores, answered={1: late}))
+    assert state.candidates[0].uncounted.size
+    state = dataclasses.replace(state, scores={**scores, 1: score_of(SECOND, TWO)})
+    (found,) = with_scores(state).candidates
+    assert not found.uncounted.size
+    same(found, by_rows(np.concatenate([FIRST, SECOND]), TWO))
 
 
 def test_cells_of_others_can_fill_a_cluster():

@@ -15,6 +15,7 @@ import pytest
 from sklearn.metrics import calinski_harabasz_score
 
 from afcl.core import rebuild, server
+from afcl.core.cell_valleys import cell_valleys
 from afcl.core.cells import pool, union
 from afcl.core.client import condense, reply
 from afcl.core.indices import BY_FREE_BIC, INDICES, PER_FOLD, choose
@@ -698,6 +699,10 @@ def test_the_silent_are_scored_from_memory():
     simplified = (1 - np.sqrt(near / far)).sum() * 5
     assert level.scores["silhouette"] == pytest.approx((3 + moment) / 20, rel=1e-12)
     assert level.scores["simplified"] == pytest.approx((2 + simplified) / 20, rel=1e-12)
+    # Nor has anybody counted its rows between the centres: its cells stand beside.
+    counted = cell_valleys(state.silent_bag(), level.centers)
+    assert counted.size
+    assert level.uncounted.tolist() == counted.tolist()
 
 
 def test_calinski_harabasz_is_exact_with_cells_of_any_size(seed):

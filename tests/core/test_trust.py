@@ -193,3 +193,13 @@ def test_a_resample_that_lost_all_rows_but_one_has_one_cluster():
     answer = result(greeted(np.array([[0.0], [9.0]]), min_cell=1, allow_one=False))
     assert answer.trust is not None
     assert 0 < dict(answer.trust.shares)[1] < 1
+
+
+def test_a_level_that_lost_a_cluster_does_not_stand_for_the_one_of_its_new_k():
+    state = greeted(spots([[0, 0], [9, 0], [0, 9]]))
+    three = next(level for level in state.levels if level.k == 3)
+    # Nobody is near the fourth centre.
+    centers = np.vstack([three.centers, [[99.0, 99.0]]])
+    sought = replace(three, k=4, centers=centers, searched=True)
+    known = trust._from_rows(state, state.bag(), None)
+    assert trust._from_rows(state, state.bag(), sought).shifts == known.shifts

@@ -63,6 +63,7 @@ def _judged(level: PathLevel, numbers: Floats, others: Cells) -> PathLevel:
     table = numbers[:-PER_LEVEL].reshape(level.k, PER_CLUSTER)
     counts, scatters, valleys = table[:, 0], table[:, 1], table[:, 2:]
     simplified, moment = numbers[-PER_LEVEL:].tolist()
+    uncounted = np.empty((0, 3))
     if len(others):
         weights = others.counts.astype(np.float64)
         nearest, squares = assign(others.means, level.centers)
@@ -75,9 +76,11 @@ def _judged(level: PathLevel, numbers: Floats, others: Cells) -> PathLevel:
         uncounted = cell_valleys(others, level.centers)
         if not table.any():  # nobody's rows were counted: better cells than nothing
             valleys, uncounted = uncounted, np.empty((0, 3))
-        level = replace(level, uncounted=uncounted)
     if not bool(np.all(counts > 0)):
-        return replace(level, valleys=np.zeros_like(valleys))
+        nobody = np.zeros_like(valleys)
+        return replace(level, valleys=nobody, uncounted=np.empty((0, 3)))
     n = float(counts.sum())
-    bare = replace(level, sizes=counts, scatters=scatters, valleys=valleys)
-    return scored(bare, moment / n, simplified / n)
+    level = replace(level, valleys=valleys, uncounted=uncounted)
+    return scored(
+        replace(level, sizes=counts, scatters=scatters), moment / n, simplified / n
+    )

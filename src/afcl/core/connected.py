@@ -56,13 +56,14 @@ OTHERS = 0.88
 A_LITTLE_BETTER = 0.02
 #: Clusters of which less comes back, on average, are cut where nothing parts;
 STRAYED = 0.9
-#: if round ones do not, connected ones that do must only be parted by deeper hollows,
+#: connected ones that come back where round ones do not need hollows deeper by so much.
 DEEPER = 0.1
-#: if they do, fewer than such a share of them are parted by gaps for certain;
+#: Where both come back: the largest share of round clusters without a certain gap
+#: between them that are left round.
 HALF = 0.5
-#: and so are even fewer, if valleys confirm the round ones and
+#: The same where valleys confirm the round clusters, and
 THIRD = 1 / 3
-#: so much of them comes back.
+#: so much of these comes back.
 MOSTLY = 0.75
 #: Cells this close in a column, as a share of its range, tie: where most do, it has few
 #: values, such as levels of a category, and the gaps between these part nothing. (Of

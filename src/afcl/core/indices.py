@@ -11,7 +11,7 @@ Which indices there are says :data:`afcl.registry.INDICES`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,7 +83,7 @@ class Partition:
     simplified: float
 
 
-def scores_of(partition: Partition, names: Iterable[str] = INDICES) -> Scores:
+def scores_of(partition: Partition, names: Collection[str] = INDICES) -> Scores:
     """Return the indices of a clustering, None where one is not defined."""
     return {name: INDICES[name].score(partition) for name in names}
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -64,7 +64,7 @@ def scored(
     level: PathLevel,
     silhouette: float,
     simplified: float,
-    names: Iterable[str] = INDICES,
+    names: Collection[str] = INDICES,
 ) -> PathLevel:
     """Return the level with these indices, given the means of the two silhouettes."""
     known = Partition(
@@ -93,7 +93,7 @@ def build_path(
     merges: tuple[Merge, ...],
     max_clusters: int,
     iterations: int = POLISH,
-    names: Iterable[str] = INDICES,
+    names: Collection[str] = INDICES,
 ) -> tuple[PathLevel, ...]:
     """Return every level from 2 to `max_clusters`, in increasing k, with these indices.
 

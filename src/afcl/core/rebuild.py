@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from afcl._typing import Floats
+from afcl.core.cell_valleys import cell_valleys
 from afcl.core.cells import pool
 from afcl.core.condense import condense_cells
 from afcl.core.indices import (
@@ -262,6 +263,7 @@ def _federated_scores(
         cell_simplified, cell_moment = summary_silhouettes(silent, level)
         simplified += float((silent.counts * cell_simplified).sum())
         moment += float((silent.counts * cell_moment).sum())
+        level = replace(level, uncounted=cell_valleys(silent, level.centers))
     # Sums and not means were replied, so that sites of any size add up.
     n = state.total_rows()
     return scored(level, moment / n, simplified / n)

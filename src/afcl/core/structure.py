@@ -14,7 +14,7 @@ same way. Where the sites have counted rows between clusters, valleys count as w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -129,7 +129,7 @@ def sample_path(
     bag: Cells,
     most: int,
     rng: np.random.Generator,
-    names: Iterable[str] = DECIDING,
+    names: Collection[str] = DECIDING,
 ) -> tuple[PathLevel, ...]:
     """Return the levels from 2 to `most` on a small bag, from seeds of its own.
 

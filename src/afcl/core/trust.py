@@ -259,7 +259,7 @@ def _from_rows(state: ServerState, bag: Cells, sought: PathLevel | None) -> From
     """Return what rows have told of candidates, of what was searched for as well."""
     begun = state.levels
     around = None if sought is None else level_around(bag, sought.centers)
-    if around is not None:
+    if sought is not None and around is not None and around.k == sought.k:
         # As cells see it: the path's level of the same k is another one.
         begun = path_with(begun, around)
     return FromRows.of(begun, state.candidates)

@@ -54,13 +54,15 @@ def run(
     from afcl_bench.published import not_kept
     from afcl_bench.runner import run_grid
     from afcl_bench.spec import find_spec
+    from afcl_bench.store import Store
 
     if data is not None and not data.is_dir():
         raise InputError(f"no folder {data}: give the one that holds NAME.csv files")
     chosen = find_spec(spec)
     cells = chosen.select([name for name in only.split(",") if name], runs)
     if pages is not None:
-        cells = not_kept(chosen, cells, pages)
+        learned = Store(out).k_of
+        cells = not_kept(chosen, cells, pages, learned, retry=retry)
     with _progress() as progress:
         counts = run_grid(
             chosen,
