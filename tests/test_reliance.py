@@ -5,9 +5,14 @@ from __future__ import annotations
 
 import pytest
 
+from afcl.data import suspicion
+from afcl.data.suspicion import FEW_VALUES, IDS, TWO_VALUES
 from afcl.reliance import (
+    LOOK_FIRST,
+    ONE_COLUMN,
+    SPOILING,
     confidence_words,
-    is_split_by_a_column,
+    flaw_of,
     levels_words,
     path_end_words,
     percent,
@@ -125,25 +130,30 @@ def test_nobody_relies_on_the_largest_k_that_was_allowed(share: float, words: st
     assert reliance_of("clusters", 1.0, 18, "Else.") == "can be relied on"
 
 
+@pytest.mark.parametrize("flaw", [ONE_COLUMN, LOOK_FIRST])
 @pytest.mark.parametrize(
     ("share", "words"),
-    [
-        (1.0, "one column decides it"),
-        (0.7, "one column decides it"),
-        (0.69, "uncertain"),
-        (0.49, "do not rely on it"),
-    ],
+    [(1.0, ""), (0.7, ""), (0.69, "uncertain"), (0.49, "do not rely on it")],
 )
-def test_nobody_relies_on_clusters_that_one_column_makes(share: float, words: str):
+def test_nobody_relies_on_clusters_of_data_with_a_flaw(flaw, share, words):
     note = path_end_words(10)
-    assert reliance_of("clusters", share, 10, note, is_split=True) == words
-    assert reliance_of("unclear", share, 10, is_split=True) == ""
+    assert reliance_of("clusters", share, 10, note, flaw) == (words or flaw)
+    assert reliance_of("unclear", share, 10, flaw=flaw) == ""
 
 
-def test_only_a_column_that_splits_the_clusters_counts():
-    assert is_split_by_a_column([{"kind": "ids"}, {"kind": "splits the clusters"}])
-    assert not is_split_by_a_column([{"kind": "ids"}, {"kind": "sentinel"}])
-    assert not is_split_by_a_column([])
+def test_which_findings_are_flaws():
+    """Of several the one that explains the clusters."""
+    ids, splits = {"kind": IDS}, {"kind": "splits the clusters"}
+    assert flaw_of([ids, splits]) == ONE_COLUMN
+    assert flaw_of([{"kind": FEW_VALUES}, ids]) == LOOK_FIRST
+    assert flaw_of([{"kind": FEW_VALUES}, {"kind": TWO_VALUES}]) == ""
+    assert flaw_of([], ["south has no row", "far off: it has no say there"])
+    assert flaw_of([], ["south has no row"]) == flaw_of([]) == ""
+
+
+def test_flaws_are_findings_that_there_are():
+    kinds = {value for name, value in vars(suspicion).items() if name.isupper()}
+    assert kinds > SPOILING
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,16 @@ RELIANCE = ((SURE, "can be relied on"), (LIKELY, "likely"), (DOUBTFUL, "uncertai
 UNRELIABLE = "do not rely on it"
 #: What is said instead of "likely" and better where the path ended at the answer,
 THERE_MAY_BE_MORE = "there may be more"
-#: and where one column made most of the clusters.
+#: where one column made most of the clusters,
 ONE_COLUMN = "one column decides it"
-#: The kind of finding that says so, as it stands in result.json.
+#: and where the data look wrong.
+LOOK_FIRST = "look at the data first"
+#: The kind of finding that says that a column did, as it stands in result.json,
 SPLITS = "splits the clusters"
+#: and those of data that look wrong.
+SPOILING = frozenset({"ids", "sentinel", "zero", "extreme", "unit", "mostly empty"})
+#: What a note says of who stretches columns alone, and is not listened to there.
+NO_SAY = "no say there"
 #: Clusters of which less comes back are not stable.
 STABLE = 0.8
 
@@ -70,26 +76,39 @@ def reliance_of(
     share: float,
     n_clusters: int,
     note: str = "",
-    is_split: bool = False,
+    flaw: str = "",
 ) -> str:
     """Return what a confidence means beside a verdict and the answer's note.
 
     That clusters come out again says nothing where a test does not see them, nor where
-    a larger k was not allowed, nor where a column splits them by itself: it does so in
-    every resample.
+    a larger k was not allowed, nor where the data have a flaw (:func:`flaw_of`): it is
+    the same in every resample.
     """
     if verdict == UNCLEAR or (verdict == NO_CLUSTERS and n_clusters != 1):
         return ""
-    if reaches(share, LIKELY) and is_split:
-        return ONE_COLUMN
+    if reaches(share, LIKELY) and flaw:
+        return flaw
     if reaches(share, LIKELY) and is_path_end(note, n_clusters):
         return THERE_MAY_BE_MORE
     return reliance(share)
 
 
-def is_split_by_a_column(suspicions: Iterable[Mapping[str, object]]) -> bool:
-    """Whether one of a result's suspicions is a column that splits the clusters."""
-    return any(each.get("kind") == SPLITS for each in suspicions)
+def flaw_of(
+    suspicions: Iterable[Mapping[str, object]], notes: Iterable[str] = ()
+) -> str:
+    """Return what a result's suspicions and notes make of its k; "" if nothing.
+
+    Examples
+    --------
+    >>> flaw_of([{"kind": "sentinel"}]), flaw_of([{"kind": "few values"}])
+    ('look at the data first', '')
+    """
+    kinds = {str(each.get("kind")) for each in suspicions}
+    if SPLITS in kinds:
+        return ONE_COLUMN
+    if SPOILING & kinds or any(NO_SAY in note for note in notes):
+        return LOOK_FIRST
+    return ""
 
 
 def path_end_words(n_clusters: int) -> str:

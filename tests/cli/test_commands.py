@@ -1,6 +1,7 @@
 """The command line as a user meets it: files in, files out, one line when it fails."""
 
 import csv
+import html
 import json
 import os
 import shutil
@@ -355,6 +356,10 @@ class TestTrust:
         assert code == 0
         assert err.startswith("warning: sites hold about 40 rows for ")
         assert err.count("\n") == 1
+        (kept,) = json.loads((tmp_path / "o" / "result.json").read_text())["warnings"]
+        assert err.startswith(f"warning: {kept}")
+        page = (tmp_path / "o" / "report.html").read_text()
+        assert f"S{kept[1:]}." in html.unescape(page)
         assert call(capsys, *command, "--privacy", "summary")[2] == ""
         assert call(capsys, *command, "--force")[2] == ""
 

@@ -195,6 +195,20 @@ def test_a_resample_that_lost_all_rows_but_one_has_one_cluster():
     assert 0 < dict(answer.trust.shares)[1] < 1
 
 
+def test_resamples_do_not_say_one_cluster_where_nobody_can_tell():
+    """Small sites that are alike: their cells mix kinds, in resamples as well."""
+    rng = np.random.default_rng(1)
+    turns = 2 * np.pi * np.arange(6) / 6
+    places = 12 * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    tables = [rng.normal(places[rng.integers(0, 6, 12)], 1.0) for _ in range(40)]
+    answered = result(greeted(*tables, privacy="summary"))
+    assert answered.trust is not None
+    assert answered.trust.verdict == "unclear"
+    shares = dict(answered.trust.shares)
+    assert 1 not in shares
+    assert answered.trust.confidence == shares.get(answered.k, 0.0)
+
+
 def test_a_level_that_lost_a_cluster_does_not_stand_for_the_one_of_its_new_k():
     state = greeted(spots([[0, 0], [9, 0], [0, 9]]))
     three = next(level for level in state.levels if level.k == 3)

@@ -152,16 +152,17 @@ def test_no_success_beside_a_doubt(k, verdict, confidence, given, said, word):
     ("given", "said", "word"),
     [(None, "Perhaps 10 clusters", "doubtful"), (10, "10 clusters", "done")],
 )
-def test_no_success_where_one_column_makes_the_clusters(given, said, word):
+@pytest.mark.parametrize("flaw", ["one column decides it", "look at the data first"])
+def test_no_success_where_the_data_have_a_flaw(flaw, given, said, word):
     run = facts_with(
         {},
         10,
         trust=TrustFacts("clusters", confidence=1.0),
         parameters={"n_clusters": given},
-        is_split=True,
+        flaw=flaw,
     )
     assert (headline(run), state_of(run).word) == (said, word)
-    assert reliance_on(run) == ("" if given else "one column decides it")
+    assert reliance_on(run) == ("" if given else flaw)
 
 
 def test_a_share_is_judged_as_it_is_shown():

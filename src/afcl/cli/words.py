@@ -11,7 +11,7 @@ from afcl.reliance import (
     NO_CLUSTERS,
     confidence_words,
     filled_words,
-    is_split_by_a_column,
+    flaw_of,
     levels_words,
     reliance_of,
     set_aside_words,
@@ -56,9 +56,9 @@ def trust_in_words(result: dict[str, Any]) -> list[str]:
         lines.append(verdict_words(verdict, None, k))
     if sure is not None:
         by_k = {int(other): share for other, share in sure["by_k"].items()}
-        is_split = is_split_by_a_column(result.get("suspicions") or ())
+        flaw = flaw_of(result.get("suspicions") or (), result.get("notes") or ())
         note = result.get("note") or ""
-        meaning = reliance_of(verdict, sure["k"], k, note, is_split)
+        meaning = reliance_of(verdict, sure["k"], k, note, flaw)
         lines.append(confidence_words(sure["k"], k, meaning, by_k))
     lines.append(levels_words(result.get("levels") or (), k))
     return [line for line in lines if line]

@@ -152,7 +152,9 @@ def judged(
     found = _verdict(state, best.k, evidence, partly)
     levels = [level for level in path if level.k <= reach]
     peaks = _peaks(levels, best.k)
-    came = _resampled(state, bag, reach, evidence, levels, rng)
+    # Where it cannot be told whether there are clusters, resamples cannot tell either.
+    may_be_one = state.params.allow_one and found != UNCLEAR
+    came = _resampled(state, bag, reach, evidence, levels, rng, may_be_one)
     believable = _believable(levels, peaks, best.k, came)
     # Who knows that there are clusters gets the best k, and the verdict beside it.
     none = found == NO_CLUSTERS and state.params.allow_one
@@ -226,6 +228,7 @@ def _resampled(
     evidence: _Evidence,
     levels: Sequence[PathLevel],
     rng: np.random.Generator,
+    may_be_one: bool,
 ) -> _Resamples:
     """Cut resamples of the bag, and see what comes back of every level."""
     params, came = state.params, _Resamples()
@@ -245,7 +248,7 @@ def _resampled(
         if sought is not None:
             path = searched_again(path, again, sought.k, reach)
         level = chosen_again(path, known, params.criterion, params.band, state.most)
-        alone = params.allow_one and _is_none(again, path, evidence, reach, rng)
+        alone = may_be_one and _is_none(again, path, evidence, reach, rng)
         came.ks.append(1 if alone else level.k)
         for each in path:
             if each.k in labels:

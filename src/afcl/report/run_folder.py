@@ -22,7 +22,7 @@ from afcl.reliance import (
     NO_CLUSTERS,
     STABLE,
     UNCLEAR,
-    is_split_by_a_column,
+    flaw_of,
     reaches,
 )
 from afcl.report.levels import categories_of, times_of
@@ -131,10 +131,10 @@ class RunFolder:
     trust, categories
         How far that can be believed, None where the method does not say; and which
         columns are levels of a category.
-    sites, rounds, note, suspicions, notes, data_notes, parameters, versions
+    sites, rounds, note, warnings, suspicions, notes, data_notes, parameters, versions
         As in ``result.json``; of suspicions the texts.
-    is_split
-        Whether one of these is a column that splits the clusters by itself.
+    flaw
+        What suspicions and notes make of the answer (:func:`afcl.reliance.flaw_of`).
     shape
         Where the clusters are, if they need not be round.
     orders, times
@@ -170,8 +170,9 @@ class RunFolder:
     sites: tuple[SiteSummary, ...] = ()
     rounds: int | None = None
     note: str = ""
+    warnings: tuple[str, ...] = ()
     suspicions: tuple[str, ...] = ()
-    is_split: bool = False
+    flaw: str = ""
     notes: tuple[str, ...] = ()
     data_notes: tuple[str, ...] = ()
     answers: tuple[AnswerSummary, ...] = ()
@@ -372,8 +373,11 @@ def _finished(
             "rounds": result.get("rounds"),
             "note": str(result.get("note") or ""),
             "answers": answers_of(result.get("history") or ()),
+            "warnings": tuple(map(str, result.get("warnings") or ())),
             "suspicions": tuple(str(s["text"]) for s in result.get("suspicions") or ()),
-            "is_split": is_split_by_a_column(result.get("suspicions") or ()),
+            "flaw": flaw_of(
+                result.get("suspicions") or (), map(str, result.get("notes") or ())
+            ),
             "notes": tuple(map(str, result.get("notes") or ())),
             "data_notes": tuple(map(str, result.get("data_notes") or ())),
             "versions": dict(result.get("versions") or {}),

@@ -72,7 +72,7 @@ def reliance_on(run: RunFolder) -> str:
     if trust is None or trust.confidence is None or is_given(run):
         return ""
     k = run.n_clusters or 0
-    return reliance_of(trust.verdict, trust.confidence, k, run.note, run.is_split)
+    return reliance_of(trust.verdict, trust.confidence, k, run.note, run.flaw)
 
 
 def in_doubt(run: RunFolder) -> bool:
@@ -83,7 +83,7 @@ def in_doubt(run: RunFolder) -> bool:
     sure = trust.confidence
     if is_given(run):
         return False
-    if run.is_split or is_path_end(run.note, run.n_clusters or 0):
+    if run.flaw or is_path_end(run.note, run.n_clusters or 0):
         return True
     return sure is not None and not reaches(sure, LIKELY)
 
@@ -305,6 +305,7 @@ def cautions(run: RunFolder) -> list[str]:
         )
     if reason == "patience":
         found.append("The run ended because nothing arrived any more.")
+    found += [f"{text[:1].upper()}{text[1:]}." for text in run.warnings]
     if run.note:
         found.append(run.note)
     alone = _alone(run)

@@ -24,6 +24,7 @@ from afcl.core.messages import Hello
 from afcl.core.terms import CLEAR, DECLARED, Category
 from afcl.data.spelling import meant
 from afcl.exceptions import InputError, RejectedMessage
+from afcl.reliance import NO_SAY
 from afcl.robust import ROBUST, SHARES, robust_box
 from afcl.scale import (
     Box,
@@ -44,8 +45,6 @@ MAX_ROWS = 10**8
 MOST_OF_ALL = 0.9
 #: So many times are not told apart from more.
 BEYOND = 1e6
-#: What a note says of who stretches columns alone, and is not listened to there.
-NO_SAY = "no say there"
 
 #: "minmax", "robust", (low, high) or a mapping from column to (low, high), or None.
 Scale: TypeAlias = Any
