@@ -466,6 +466,9 @@ def main() -> None:
     options = parser.parse_args()
     runs = 2 if options.quick else options.runs
     wanted = [part.strip() for part in options.only.split(",") if part] or list(PARTS)
+    unknown = [part for part in wanted if part not in PARTS]
+    if unknown:
+        parser.exit(2, f"--only {unknown[0]}: choose from {', '.join(PARTS)}\n")
     everything: dict[str, list[Row]] = {}
     lines: list[tuple[str, str, bool]] = []
     for part in wanted:

@@ -115,6 +115,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     splits = options.splits.split(",")
+    unknown = [name for name in splits if name not in SPLITS]
+    if unknown:
+        parser.exit(2, f"no {unknown[0]}: choose from {', '.join(SPLITS)}\n")
     given = {"privacy": options.privacy, "participation": options.participation}
     together = Parallel(n_jobs=options.jobs)
     line("", splits)

@@ -164,6 +164,7 @@ def power(folder: Path | None, runs: int, jobs: Parallel) -> None:
     found = jobs(delayed(seen)(run) for run in range(first, first + runs))
     print(f"| mixtures, separation ≥ 2.5 | {runs} | {np.mean(found):.3f} |", flush=True)
     if folder is None:
+        print("\nThe suite was left out: give --data.")
         return
     each = max(1, runs // len(CLUSTERS))
     tasks = [delayed(seen_in)(folder, n, r) for n in CLUSTERS for r in range(each)]
@@ -311,11 +312,15 @@ def main() -> None:
         unknown = [name for name in named if name not in known]
         if unknown:
             parser.exit(2, f"no {unknown[0]}: choose from {', '.join(known)}\n")
+    if "same" in parts and options.data is None:
+        parser.exit(2, "same needs --data, or leave it out with --only\n")
+    if min(options.runs, options.same_runs) < 1:
+        parser.exit(2, "--runs and --same-runs must be at least 1\n")
     if "alarms" in parts:
         alarms(options.runs, jobs)
     if "power" in parts:
         power(options.data, options.runs, jobs)
-    if "same" in parts and options.data:
+    if "same" in parts:
         same(options.data, sets, options.same_runs, jobs)
     if "calibration" in parts:
         calibration(options.runs, jobs, options.plot)

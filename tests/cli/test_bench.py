@@ -112,7 +112,7 @@ def test_options_reach_the_grid(spec, tmp_path, capsys, asked):
         tmp_path / "data", "--only", "iris,k-fed,afcl", "--runs", 3, "--jobs", 5,
         "--part", "2/3", "--retry",
     )  # fmt: skip
-    assert (code, err) == (0, "")
+    assert (code, err) == (1, "")  # three runs failed
     (said,) = asked
     assert said["spec"].name == "quick"
     assert said["root"] == tmp_path / "o"
@@ -129,7 +129,7 @@ def test_options_reach_the_grid(spec, tmp_path, capsys, asked):
 
 
 def test_what_is_left_out_is_everything_on_one_machine(spec, tmp_path, capsys, asked):
-    assert call(capsys, "bench", "run", spec, "--out", tmp_path)[0] == 0
+    call(capsys, "bench", "run", spec, "--out", tmp_path)
     (said,) = asked
     assert len(said["cells"]) == 36
     assert (said["jobs"], said["part"], said["retry"]) == (2, (1, 1), False)
@@ -137,14 +137,25 @@ def test_what_is_left_out_is_everything_on_one_machine(spec, tmp_path, capsys, a
 
 
 def test_a_shipped_spec_is_run_by_its_name(tmp_path, capsys, asked):
-    code, _, _ = call(
-        capsys, "bench", "run", "paper-tables", "--out", tmp_path, "--only", "IR,afcl"
-    )
-    assert code == 0
+    call(capsys, "bench", "run", "paper-tables", "--out", tmp_path, "--only", "IR,afcl")
     assert {(c.dataset, c.method) for c in asked[0]["cells"]} == {("IR", "afcl")}
 
 
+def test_runs_that_met_their_cap_are_no_failure(spec, tmp_path, capsys, monkeypatch):
+    ended = Counts(done=2, capped=4)
+    monkeypatch.setattr("afcl_bench.runner.run_grid", lambda *_, **__: ended)
+    assert call(capsys, "bench", "run", spec, "--out", tmp_path)[0] == 0
+
+
 # ------------------------------------------------------------------ bad input
+
+
+def test_a_method_that_nobody_knows_is_refused_before_all_runs(tmp_path, capsys, asked):
+    path = tmp_path / "own.toml"
+    path.write_text('[[grid]]\ndatasets = ["iris"]\nmethods = ["afcl", "nobody"]\n')
+    code, _, err = call(capsys, "bench", "run", path, "--out", tmp_path / "o")
+    assert (code, asked) == (2, [])
+    assert "nobody" in err
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,11 @@ def run(
     """Make the runs of a spec that have not been made yet.
 
     Interrupted or killed, the same command goes on where it stopped. Folders filled on
-    several machines are merged by copying them together.
+    several machines are merged by copying them together. The exit code is 1 if a run
+    failed; its record says why.
     """
     from afcl.exceptions import InputError
+    from afcl_bench.ablations import find_method
     from afcl_bench.published import not_kept
     from afcl_bench.runner import run_grid
     from afcl_bench.spec import find_spec
@@ -60,6 +62,9 @@ def run(
         raise InputError(f"no folder {data}: give the one that holds NAME.csv files")
     chosen = find_spec(spec)
     cells = chosen.select([name for name in only.split(",") if name], runs)
+    for method in sorted({cell.method for cell in cells}):
+        # Refused before hours of runs, not after.
+        find_method(method)
     if pages is not None:
         learned = Store(out).k_of
         cells = not_kept(chosen, cells, pages, learned, retry=retry)
@@ -79,6 +84,8 @@ def run(
         f"{counts.failed} failed, {counts.capped} met their time cap. "
         f"Next: afcl bench report {out}"
     )
+    if counts.failed:
+        raise typer.Exit(1)
 
 
 @bench.command()
