@@ -104,7 +104,7 @@ class AFCL(FederatedClusterer):
         Whether "no clusters", one for all rows, may be the answer.
     granularity : {"auto", "coarse", "fine"}, default="auto"
         Which of several believable k (`levels_`) is the answer: the best one, the
-        smallest or the largest. See docs/how-to/number-of-clusters.md.
+        smallest or the largest. See docs/how-to/should-i-trust-k.md.
     shape : {"convex", "connected", "auto"}, default="auto"
         What clusters may look like: round ones; whatever hangs together, such as rings
         and chains; or that where it is seen in what the clients said (which is not
