@@ -24,6 +24,8 @@ CALLED = {
 PRESENT = "always"
 #: and how tables say so.
 ALL = ", everybody present"
+#: The option that makes a line of its own.
+COMPONENTS = "local_clusters"
 #: A rival is better where its mean silhouette is so much larger.
 BETTER = 0.01
 
@@ -36,10 +38,13 @@ def called(split: str) -> str:
 def by_split(frame: pl.DataFrame) -> Iterator[Table]:
     """Every method by split; where a rival is better; what splits were merged.
 
-    Runs in which everybody is always there are a method of their own.
+    Runs in which everybody is always there are a method of their own, and so are those
+    with another number of components a client.
     """
-    present = pl.col("participation") == PRESENT
-    name = pl.when(present).then(pl.col("method") + ALL).otherwise("method")
+    present = pl.when(pl.col("participation") == PRESENT).then(pl.lit(ALL))
+    other = pl.col("options").str.starts_with(COMPONENTS)
+    options = pl.when(other).then(", " + pl.col("options"))
+    name = pl.concat_str("method", options, present, ignore_nulls=True)
     sets = frame.with_columns(method=name)
     splits = kinds(sets, "split")
     yield _ours(sets, splits, DEFAULT, "by-split-ours", "random participation")

@@ -100,6 +100,15 @@ def test_where_a_rival_is_better_is_listed():
     )
 
 
+def test_another_setting_is_another_line():
+    one = row("A", "fedgem", 0.95, k=3, options=(("local_clusters", 1),))
+    means = table("by-split-sc", by_split, *SPLIT_ROWS, one)
+    lines = [line[0] for line in means.rows]
+    assert lines.count("fedgem") == lines.count("fedgem, local_clusters = 1") == 1
+    lost = table("by-split-lost", by_split, *SPLIT_ROWS, one)
+    assert lost.rows[0][3:6] == ("fedgem, local_clusters = 1", "0.950", "3")
+
+
 def test_what_was_done_to_splits_is_said():
     found = table("by-split-repaired", by_split, *SPLIT_ROWS)
     assert found.rows == (("A", "1 of 2 drawn again", "30.0 of 50.0 clients left"),)
