@@ -20,6 +20,7 @@ from afcl.privacy import (
     level_for,
     levels,
     parse_level,
+    small_sites,
     too_fine,
     too_small,
 )
@@ -240,6 +241,17 @@ def test_more_clusters_than_cells_can_show(sizes, k, min_cell, level, advice):
         assert note.startswith(f"sites hold about {sorted(sizes)[len(sizes) // 2]} ")
         assert f"rows for {k} clusters: cells of" in note
         assert note.endswith(f"privacy=None choose {sums}, or {advice}")
+
+
+def test_a_run_is_warned_of_small_sites_once():
+    summary = {"privacy": "summary", "min_cell": 5}
+    (small,) = small_sites([20] * 30, 3, summary)
+    assert small == too_small([20] * 30, 5, "summary")
+    (fine,) = small_sites([74] * 5, 3, summary)
+    assert fine == too_fine([74] * 5, 3, 5, "summary")
+    assert small_sites([200] * 5, 3, summary) == []
+    for level in ("rival", None):
+        assert small_sites([20] * 30, 3, {"privacy": level}) == []
 
 
 def test_secure_goes_with_levels_that_say_what_the_first_message_shows():

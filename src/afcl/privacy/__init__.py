@@ -17,6 +17,7 @@ from afcl.privacy.levels import (
     default_level,
     level_for,
     parse_level,
+    small_sites,
     too_fine,
     too_small,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "default_level",
     "level_for",
     "parse_level",
+    "small_sites",
     "too_fine",
     "too_small",
 ]

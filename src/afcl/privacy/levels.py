@@ -10,7 +10,7 @@ it travels in a run's options and stands in its result: ``summary``, ``grouped(5
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -261,6 +261,34 @@ def too_fine(
         "rows mix clusters there; let privacy=None choose sums over sites (three sites "
         f"or more), or secure+{found}"
     )
+
+
+def small_sites(
+    sizes: Sequence[int], n_clusters: int, parameters: Mapping[str, Any]
+) -> list[str]:
+    """Return what :func:`too_small` and :func:`too_fine` say of a run.
+
+    Parameters
+    ----------
+    sizes
+        Rows of every site.
+    n_clusters
+        The answer.
+    parameters
+        As in ``result.json``: ``privacy`` and ``min_cell``.
+
+    Returns
+    -------
+    list of str
+        Nothing of rivals, which have no level.
+    """
+    level = parameters.get("privacy") or "rival"
+    if level == "rival" or not sizes:
+        return []
+    least = parameters["min_cell"]
+    small = too_small(sizes, least, level)
+    fine = too_fine(sizes, n_clusters, least, level)
+    return [text for text in (small, fine) if text is not None]
 
 
 def _typical(sizes: Sequence[int]) -> int:

@@ -32,7 +32,7 @@ from afcl.durable import in_words, remove, replacing
 from afcl.exceptions import InputError
 from afcl.occupied import in_its_way
 from afcl.owner_only import make_folder, owner_only
-from afcl.privacy import too_fine, too_small
+from afcl.privacy import small_sites
 from afcl.runtime.gap_files import describe_gaps
 from afcl.runtime.profile_files import describe_profiles
 from afcl.runtime.shape_files import CELLS, cell_table, describe_shape
@@ -188,7 +188,7 @@ def describe(
         "rounds": finished.rounds,
         "note": clustering.note,
         "notes": [event["text"] for event in finished.trace.of("note")],
-        "warnings": _warnings(sites, clustering.k, parameters),
+        "warnings": small_sites([s["rows"] for s in sites], clustering.k, parameters),
         **describe_trust(clustering.trust),
         **describe_shape(clustering, box, parameters),
         "profiles": describe_profiles(clustering, box, columns, features),
@@ -196,18 +196,6 @@ def describe(
         "parameters": dict(parameters),
         "versions": versions(),
     }
-
-
-def _warnings(
-    sites: Sequence[Mapping[str, Any]], k: int, parameters: Mapping[str, Any]
-) -> list[str]:
-    """Say so if sites are too small for their cells, or for so many clusters."""
-    level = parameters.get("privacy") or "rival"
-    if level == "rival" or not sites:
-        return []
-    sizes, least = [site["rows"] for site in sites], parameters["min_cell"]
-    found = (too_small(sizes, least, level), too_fine(sizes, k, least, level))
-    return [text for text in found if text is not None]
 
 
 def _described(box: Box) -> dict[str, Any]:
