@@ -2,7 +2,7 @@
 """Should k be trusted: false alarms, power, invariance and calibration, measured.
 
 ``python benchmarks/trust.py [--data DIR] [--only PART,...] [--runs N] [--plot FILE]
-[--same-runs N] [--sets NAME,...]``
+[--same-runs N] [--sets NAME,...] [--first SEED]``
 
 *alarms*: rows without clusters (cubes, round and long Gaussians, Student's t with three
 degrees of freedom, correlated columns; 2, 5 and 20 columns, 200 to 20,000 rows), dealt
@@ -12,7 +12,8 @@ least 2.5 standard deviations apart and, with DIR, the suite; how often they are
 *same*: with DIR, whether k stays when nothing new is said: rows or clients repeated,
 shuffled, columns shuffled, shifted and scaled, twice as many clusters allowed.
 *calibration*: how often k is right where so much confidence is told, on mixtures.
-The default of everything, k never given. Prints tables in Markdown.
+The default of everything, k never given. Prints tables in Markdown. *SEED* begins every
+part at other seeds than those of the page.
 """
 
 from __future__ import annotations
@@ -371,6 +372,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--same-runs", type=int, default=20)
     parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--first", type=int)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
@@ -384,6 +386,8 @@ def main() -> None:
         parser.exit(2, "same needs --data, or leave it out with --only\n")
     if min(options.runs, options.same_runs) < 1:
         parser.exit(2, "--runs and --same-runs must be at least 1\n")
+    if options.first is not None:
+        FIRST.update(dict.fromkeys(PARTS, options.first))
     if "alarms" in parts:
         alarms(options.runs, jobs)
     if "power" in parts:
