@@ -23,7 +23,7 @@ from afcl.exceptions import InputError
 
 #: Up to so many features, columns are gone through one by one.
 NARROW = 8
-#: Numbers that are compared in one go.
+#: Numbers that are compared, or mapped, in one go.
 LINE = 1024
 #: The middle of the box, in agreed units.
 MIDDLE = 0.5
@@ -89,11 +89,18 @@ class Box:
     def scale(self, X: Floats) -> Floats:
         """Map rows into the agreed units, as contiguous float64."""
         with self._bounded():
-            if X.ndim == 1 or X.shape[1] > NARROW:
-                scaled: Floats = np.subtract(X, self.low, dtype=np.float64, order="C")
-                scaled /= self.span
+            if X.ndim == 1:
+                return self._within_walls((X - self.low) / self.span)
+            scaled: Floats = np.empty(X.shape)
+            if X.shape[1] > NARROW:
+                times = max(1, LINE // X.shape[1])
+                whole = X.shape[0] // times * times if X.flags.c_contiguous else 0
+                for rows, m in ((slice(whole), times), (slice(whole, None), 1)):
+                    long = scaled[rows].reshape(-1, m * X.shape[1])
+                    values = X[rows].reshape(long.shape)
+                    np.subtract(values, np.tile(self.low, m), out=long)
+                    long /= np.tile(self.span, m)
                 return self._within_walls(scaled)
-            scaled = np.empty(X.shape)
             for feature in range(X.shape[1]):  # long loops, where rows are short
                 np.subtract(X[:, feature], self.low[feature], out=scaled[:, feature])
                 scaled[:, feature] /= self.span[feature]
@@ -157,15 +164,15 @@ def ranges_of(X: Floats, extremes: bool = True, shown: Floats | None = None) -> 
     if shown.size and np.isnan(shown.min()):
         return Ranges(n, d, *_known_extremes(shown))
     if d > NARROW:
-        ends = (_along_lines(shown, np.minimum), _along_lines(shown, np.maximum))
+        ends = (along_lines(shown, np.minimum), along_lines(shown, np.maximum))
         return Ranges(n, d, *ends)
     low = np.array([column.min() for column in shown.T], dtype=shown.dtype)
     high = np.array([column.max() for column in shown.T], dtype=shown.dtype)
     return Ranges(n, d, low, high)
 
 
-def _along_lines(X: Floats, extreme: np.ufunc) -> Floats:
-    """Return an extreme of every column.
+def along_lines(X: Floats, extreme: np.ufunc) -> Floats:
+    """Return an extreme of every column: `numpy.minimum` or `numpy.maximum`.
 
     Rows are put together to long lines first: NumPy goes through these much faster.
     """

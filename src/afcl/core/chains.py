@@ -131,7 +131,13 @@ class Chains:
 
 def nearest(squares: Floats, most: int) -> Ints:
     """Return the cells nearest to each, itself among them, at most so many."""
-    found: Ints = np.argsort(squares, axis=1, kind="stable")[:, :most]
+    m = squares.shape[0]
+    few = min(most, m)
+    # All of them in order would be sorted for nothing: these few are found first.
+    places = np.nonzero(_nearest(squares, few))[1].reshape(m, few)
+    near = np.take_along_axis(squares, places, axis=1)
+    order = np.argsort(near, axis=1, kind="stable")
+    found: Ints = np.take_along_axis(places, order, axis=1)
     return found
 
 
