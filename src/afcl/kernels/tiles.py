@@ -28,12 +28,10 @@ NARROW = 8
 #: Multiply-adds from which a pass over a wide table is done by matrix products: what
 #: small problems give is the reference's to the bit.
 SMALL_WIDE = 1 << 20
-#: Centres of one matrix product.
-GROUP = 32
-#: Most rows of a tile.
+#: Rows of a tile.
 TILE = 128
-#: Most numbers of a wide tile: they stay in the cache.
-TILE_SIZE = 1 << 15
+#: More features than this: half as many, so that they stay in the cache.
+VERY_WIDE = 512
 
 _compiled = compiled(error_model="numpy")
 #: Handing a :class:`Tile` on costs time for every tile: not where it is inlined.
@@ -46,16 +44,6 @@ def is_wide(n: int, d: int, k: int) -> bool:
     """Whether a matrix product is worth its bits."""
     # Products round differently from differences: only where they save much (0020).
     return d > NARROW and n * d * k >= SMALL_WIDE
-
-
-@_compiled
-def _rows_of_tile(wide: bool, d: int, k: int) -> int:
-    """Return the number of rows of a tile."""
-    if not wide:
-        return TILE
-    if d <= k:
-        return TILE // 2
-    return min(TILE, max(TILE // 8, TILE_SIZE // d // 16 * 16))
 
 
 @_compiled
@@ -133,7 +121,7 @@ def _seen_from_middle(centers: Floats) -> tuple[Floats, Floats]:
 def _product_of_columns(
     columns: Floats, factors: Floats, norms: Floats, out: Floats
 ) -> None:
-    """Distances but for a number per row (OUT, centre by row), rows turned before."""
+    """Distances but for a number per row (OUT, centre by row)."""
     np.dot(factors, columns, out)
     for center in range(norms.shape[0]):
         norm = norms[center]
@@ -141,49 +129,16 @@ def _product_of_columns(
             out[center, row] += norm
 
 
-@_compiled
-def _product_of_rows(
-    rows: Floats, turned: Floats, norms: Floats, product: Floats, out: Floats
-) -> None:
-    """Distances but for a number per row (OUT, centre by row), turned afterwards.
-
-    `turned` holds the factors by group of :data:`GROUP` centres, features first, so
-    that a group's product stays in the nearest cache.
-    """
-    held = rows.shape[0]
-    for group in range(turned.shape[0]):
-        np.dot(rows, turned[group], product[:held])
-        begin = group * GROUP
-        for place in range(min(GROUP, norms.shape[0] - begin)):
-            norm = norms[begin + place]
-            for row in range(held):
-                out[begin + place, row] = norm + product[row, place]
-
-
-@_compiled
-def _in_groups(factors: Floats) -> Floats:
-    """Return the factors as :func:`_product_of_rows` wants them."""
-    k, d = factors.shape
-    turned = np.zeros(((k + GROUP - 1) // GROUP, d, GROUP))
-    for center in range(k):
-        for feature in range(d):
-            turned[center // GROUP, feature, center % GROUP] = factors[center, feature]
-    return turned
-
-
 class Tile(NamedTuple):
     """A tile of rows, its distances, and what these are computed from.
 
-    Either `columns` holds its rows, features first, or (wide tables with more features
-    than centres) it is empty and rows are multiplied as they lie.
+    `columns` has room for its rows, features first; whole wide tiles do without.
     """
 
     wide: bool
     columns: Floats
     factors: Floats
     norms: Floats
-    turned: Floats
-    product: Floats
     distances: Floats
 
 
@@ -192,18 +147,9 @@ def tile_for(n: int, centers: Floats) -> Tile:
     """Return the working memory of a pass over n rows."""
     k, d = centers.shape
     wide = is_wide(n, d, k)
-    turn = d <= k or not wide
-    rows = _rows_of_tile(wide, d, k)
+    rows = TILE // 2 if wide and d > VERY_WIDE else TILE
     factors, norms = _seen_from_middle(centers)
-    return Tile(
-        wide,
-        np.zeros((d, rows) if turn else (0, 0)),
-        factors,
-        norms,
-        _in_groups(factors[: 0 if turn else k]),
-        np.empty((0, 0) if turn else (rows, GROUP)),
-        np.zeros((k, rows)),
-    )
+    return Tile(wide, np.zeros((d, rows)), factors, norms, np.zeros((k, rows)))
 
 
 @_compiled
@@ -220,28 +166,17 @@ def measure(
     tile: Tile, X: Floats, start: int, stop: int, centers: Floats, kept: int
 ) -> None:
     """Fill the tile with these rows' distances; those to `kept` centres may be left."""
-    turn = tile.columns.size > 0
-    needed = not tile.wide or kept < centers.shape[0]
-    whole = tile.wide and stop - start == tile.distances.shape[1]
-    if turn and needed and not whole:
-        fill_columns(X, start, stop, tile.columns)
+    asked = (tile.factors[kept:], tile.norms[kept:], tile.distances[kept:])
     if not tile.wide:
+        fill_columns(X, start, stop, tile.columns)
         differences(tile.columns, centers[kept:], tile.distances[kept:])
-    elif turn and needed and whole:
-        _product_of_columns(
-            X[start:stop].T,
-            tile.factors[kept:],
-            tile.norms[kept:],
-            tile.distances[kept:],
-        )
-    elif turn and needed:
-        _product_of_columns(
-            tile.columns, tile.factors[kept:], tile.norms[kept:], tile.distances[kept:]
-        )
-    elif needed:
-        _product_of_rows(
-            X[start:stop], tile.turned, tile.norms, tile.product, tile.distances
-        )
+    elif kept == centers.shape[0]:
+        return
+    elif stop - start == tile.distances.shape[1]:
+        _product_of_columns(X[start:stop].T, *asked)
+    else:
+        fill_columns(X, start, stop, tile.columns)
+        _product_of_columns(tile.columns, *asked)
 
 
 class Nearest(NamedTuple):
