@@ -248,7 +248,7 @@ class TestChoice:
 
     def test_round_clusters_that_are_parted_stay_apart(self):
         # Two pairs of spots, near each other; the pairs are farther apart.
-        spots = np.array([[0.0, 0], [4, 0], [20, 0], [24, 0]])
+        spots = np.array([[0.0, 0], [3, 0], [20, 0], [23, 0]])
         rng = np.random.default_rng(0)
         bag = cells_at(rng.normal(spots[np.arange(80) % 4], 1.0), 9, 3.0)
         four = self.convex(bag, spots)
@@ -363,17 +363,20 @@ class TestChoice:
         class Known:
             """No doubt of so many clusters."""
 
-            def __init__(self, *ks):
-                self.ks = ks
+            def __init__(self, ks, deep):
+                self.ks, self.deep = ks, deep
 
             def is_gone(self, labels):
                 return labels.max() + 1 in self.ks
 
-        def k_of(scores, unseen, *ks):
+            def is_deep(self, labels):
+                return labels.max() + 1 in self.deep
+
+        def k_of(scores, unseen, *ks, deep=()):
             levels = tuple(
                 level(k, score) for k, score in zip(range(2, 6), scores, strict=True)
             )
-            return chosen(levels, cast(Doubt, Known(*ks)), unseen).k
+            return chosen(levels, cast(Doubt, Known(ks, deep)), unseen).k
 
         assert k_of([1.0, 0.3, 0.2, 0.1], False, 2, 3) == 3
         assert k_of([1.0, 0.3, 0.2, 0.1], True, 2, 3) == 3
@@ -381,6 +384,10 @@ class TestChoice:
         assert k_of([PARTED + 0.1, 0.3, 0.2, 0.1], True, 2, 3) == 3
         assert k_of([0.2, 0.3, 0.2, 0.4], True) == 5
         assert k_of([0.2, 0.3, CERTAIN, 0.4], True, 2, 5) == 4
+        # Deep hollows of a finer level: which of them has the largest gap is chance.
+        assert k_of([0.2, CERTAIN, 0.2, 0.4], True, 4, deep=(2, 4)) == 4
+        assert k_of([PARTED + 0.1, 0.3, 0.2, 0.1], False, deep=(3, 4)) == 4
+        assert k_of([0.2, 0.3, CERTAIN, 0.4], True, deep=(2, 3)) == 4
 
     def test_what_leaves_too_few_cells_does_not_come_back(self):
         points = np.array([[0.0, 0.0], [1.0, 0.1], [0.1, 1.2], [1.1, 1.3]])

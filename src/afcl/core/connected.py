@@ -214,15 +214,16 @@ def chosen(
     """Return the finest level with gaps for certain; else the one with the largest.
 
     Where no gaps stand out, or no round clusters were seen, the finest level whose
-    hollows leave no doubt, if there is one.
+    hollows leave no doubt, if there is one. And where hollows of a finer one are deep:
+    which of several levels has the largest gap is chance.
     """
     fair = [level for level in levels if level.is_fair] or levels
     certain = [level for level in fair if level.score >= CERTAIN]
-    if certain:
-        return certain[-1]
     largest = max(fair, key=lambda level: (level.score, -level.k))
-    if largest.score > PARTED and not unseen:
-        return largest
+    if certain or (largest.score > PARTED and not unseen):
+        parted = certain[-1] if certain else largest
+        finer = (level for level in reversed(fair) if level.k > parted.k)
+        return next((f for f in finer if doubt.is_deep(f.labels)), parted)
     sure = (level for level in reversed(fair) if doubt.is_gone(level.labels))
     return next(sure, largest)
 
@@ -270,6 +271,7 @@ def _better(
     )
     # In many columns no hollow can speak for it: gaps have to be certain there.
     is_parted = parting > (PARTED if doubt.has_few_columns else CERTAIN)
+    is_parted |= doubt.is_deep(level.labels)
     better = (gain > BETTER and (is_parted or gain > FAR_BETTER)) or (
         others and gain > A_LITTLE_BETTER and is_parted
     )

@@ -28,6 +28,8 @@ FEWEST = 4
 RESAMPLES = 8
 #: The least hollow is so deep,
 DOUBTLESS = 0.15
+#: or (where it parts as a gap does) so deep,
+DEEP = 0.45
 #: and deeper by so many times what does not come back of a cluster,
 AWAY = 2.0
 #: in no more columns than these: in more a few rows do not tell how dense it is.
@@ -99,13 +101,20 @@ class Doubt:
 
     def is_gone(self, labels: Ints) -> bool:
         """Whether hollows between all of these clusters leave no doubt."""
+        return self._are_at_least(DOUBTLESS, labels)
+
+    def is_deep(self, labels: Ints) -> bool:
+        """Whether they part the clusters as gaps do."""
+        return self._are_at_least(DEEP, labels)
+
+    def _are_at_least(self, depth: float, labels: Ints) -> bool:
         if self.hollows is None:
             return False
         least = self.hollows.least(labels)
-        if least < DOUBTLESS:
+        if least < depth:
             return False
         k = int(labels.max()) + 1
-        return bool(least >= DOUBTLESS + AWAY * (1 - self.back(k).min()))
+        return bool(least >= depth + AWAY * (1 - self.back(k).min()))
 
     def is_deeper(self, labels: Ints, others: Ints, by: float) -> bool:
         """Whether the least hollow between these clusters is the deeper one."""

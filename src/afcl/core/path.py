@@ -73,18 +73,20 @@ def scored(
     return replace(level, scores=scores_of(known, names))
 
 
-def level_around(bag: Cells, centers: Floats) -> PathLevel | None:
-    """Return the level that was searched for, around centres, polished and scored.
+def level_around(
+    bag: Cells, centers: Floats, names: Collection[str] = INDICES
+) -> PathLevel | None:
+    """Return the level around centres, polished and scored by these indices.
 
     None where all cells end in one cluster, which no index knows.
     """
     counts, means, scatters = polish(bag, centers)
     if len(counts) < 2:
         return None
-    bare = PathLevel(len(counts), means, counts, {}, scatters, searched=True)
+    bare = PathLevel(len(counts), means, counts, {}, scatters)
     simplified, moment = summary_silhouettes(bag, bare)
     weights = bag.counts / bag.counts.sum()
-    return scored(bare, float(weights @ moment), float(weights @ simplified))
+    return scored(bare, float(weights @ moment), float(weights @ simplified), names)
 
 
 def build_path(

@@ -14,6 +14,7 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.cell_valleys import cell_valleys
 from afcl.core.cells import pool
+from afcl.core.climb import climbed
 from afcl.core.condense import condense_cells
 from afcl.core.indices import (
     BY_FREE_BIC,
@@ -146,6 +147,8 @@ def _build(state: ServerState, bag: Cells) -> ServerState:
     n = int(bag.counts.sum())
     kmax = state.params.clusters_for(n, len(seeds))
     levels = build_path(bag, seeds, merges, kmax)
+    if state.params.criterion == AUTO:
+        levels = climbed(bag, levels, kmax)
     candidates = _candidates(levels, state.params, kmax)
     if state.params.criterion == AUTO:
         candidates += _searched(bag, levels, kmax)[:BY_SEARCH]
@@ -202,7 +205,7 @@ def _searched(
     starts = [levels[i].centers for i in order[:SEARCHED_FROM]]
     centers = likelier(bag, starts, most) if starts else None
     found = None if centers is None else level_around(bag, centers)
-    return () if found is None else (found,)
+    return () if found is None else (replace(found, searched=True),)
 
 
 def _next_peaks(good: Floats, kept: set[int]) -> list[int]:

@@ -101,6 +101,14 @@ def likelier(bag: Cells, starts: list[Floats], most: int) -> Floats | None:
     return None if any(best is fit for fit in begun) else best.means
 
 
+def halves_of(bag: Cells, centers: Floats) -> Iterator[Floats]:
+    """Yield centres with one cluster's halves in its place, the likeliest first."""
+    fit = _fit(bag, centers)
+    gains, halves = _splits(bag, fit)
+    for j in _largest(gains - _shares(fit.counts, fit.scatters, fit.means.shape[1])):
+        yield np.vstack([np.delete(fit.means, j, 0), halves[j]])
+
+
 def _searched(bag: Cells, fit: Found, most: int) -> Found:
     """Return where moves that gain lead to."""
     for _ in range(MOVES):

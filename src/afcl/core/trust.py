@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from afcl._typing import Floats
+from afcl.core.climb import climbed
 from afcl.core.condense import condense_cells
 from afcl.core.indices import deciding, worth
 from afcl.core.messages import Cells
@@ -240,7 +241,10 @@ def _resampled(
         if done == FEWEST and len(set(came.ks)) == 1:
             break
         again = resampled(bag, rng)
-        path = sample_path(again, reach, rng, deciding(params.criterion))
+        names = deciding(params.criterion)
+        path = sample_path(again, reach, rng, names)
+        if params.criterion == AUTO:
+            path = climbed(again, path, reach, names)
         if not path:
             # Too few different cells for any level.
             came.ks.append(1)
