@@ -363,20 +363,20 @@ class TestChoice:
         class Known:
             """No doubt of so many clusters."""
 
-            def __init__(self, ks, deep):
-                self.ks, self.deep = ks, deep
+            def __init__(self, *ks):
+                self.ks = ks
 
             def is_gone(self, labels):
                 return labels.max() + 1 in self.ks
 
             def is_deep(self, labels):
-                return labels.max() + 1 in self.deep
+                return False
 
-        def k_of(scores, unseen, *ks, deep=()):
+        def k_of(scores, unseen, *ks):
             levels = tuple(
                 level(k, score) for k, score in zip(range(2, 6), scores, strict=True)
             )
-            return chosen(levels, cast(Doubt, Known(ks, deep)), unseen).k
+            return chosen(levels, cast(Doubt, Known(*ks)), unseen).k
 
         assert k_of([1.0, 0.3, 0.2, 0.1], False, 2, 3) == 3
         assert k_of([1.0, 0.3, 0.2, 0.1], True, 2, 3) == 3
@@ -384,10 +384,31 @@ class TestChoice:
         assert k_of([PARTED + 0.1, 0.3, 0.2, 0.1], True, 2, 3) == 3
         assert k_of([0.2, 0.3, 0.2, 0.4], True) == 5
         assert k_of([0.2, 0.3, CERTAIN, 0.4], True, 2, 5) == 4
-        # Deep hollows of a finer level: which of them has the largest gap is chance.
-        assert k_of([0.2, CERTAIN, 0.2, 0.4], True, 4, deep=(2, 4)) == 4
-        assert k_of([PARTED + 0.1, 0.3, 0.2, 0.1], False, deep=(3, 4)) == 4
-        assert k_of([0.2, 0.3, CERTAIN, 0.4], True, deep=(2, 3)) == 4
+
+    def test_deep_hollows_of_a_finer_level_count_before_the_largest_gap(self):
+        # Three spots: two are near each other, the third is far away.
+        spots = np.array([[0.0, 0], [4.5, 0], [60, 0]])
+        rng = np.random.default_rng(1)
+        bag = cells_at(rng.normal(spots[np.arange(120) % 3], 1.0), 9, 3.0)
+        doubt = Doubt(Chains.of(bag), lambda k: np.ones(k))
+        levels = module.levels_of(doubt.chains, None, ASKED)
+        two = replace(levels[0], score=CERTAIN)  # as if its gap were the largest
+        levels = (two, *(replace(each, score=0.0) for each in levels[1:]))
+        assert chosen(levels, doubt, unseen=False).k == 3
+        assert chosen(levels, doubt, unseen=False, settled=True) is two
+        strays = Doubt(doubt.chains, lambda k: np.full(k, 0.1))
+        assert chosen(levels, strays, unseen=False) is two
+
+    def test_round_clusters_that_are_likely_parted_and_steady_are_not_refined(self):
+        clear = np.tile([1.0, 50.0, 50.0], (2, 1))
+        bag = cells_at(two_chains(20))
+        two = replace(self.convex(bag, bag.means[[0, -1]]), valleys=clear)
+        assert module._is_settled(two, 1.0, likeliest=True)
+        assert not module._is_settled(two, 1.0, likeliest=False)
+        assert not module._is_settled(two, 0.5, likeliest=True)
+        assert not module._is_settled(None, 1.0, likeliest=True)
+        hidden = replace(two, valleys=np.empty((0, 3)))
+        assert not module._is_settled(hidden, 1.0, likeliest=True)
 
     def test_what_leaves_too_few_cells_does_not_come_back(self):
         points = np.array([[0.0, 0.0], [1.0, 0.1], [0.1, 1.2], [1.1, 1.3]])

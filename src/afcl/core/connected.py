@@ -14,6 +14,7 @@ docs/decisions/0043-connected-clusters.md, 0054-clusters-that-come-back.md and
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -122,6 +123,9 @@ class Connected:
         Why this shape was chosen, a plain sentence.
     seen
         Whether they would have been chosen without being asked for.
+    settled
+        Whether round clusters are likely, parted, and come back: no finer level than
+        that with the largest gap was looked for.
     """
 
     cells: Cells
@@ -131,6 +135,7 @@ class Connected:
     sparse: Bools
     reason: str
     seen: bool = True
+    settled: bool = False
 
 
 def connected(
@@ -174,7 +179,8 @@ def connected(
     labels = {level.k: level.labels for level in levels}
     again = cache(lambda: Again(chains.cells, resamples(chains.cells, CELLS, rng)))
     doubt = Doubt(chains, cache(lambda k: again().of(labels[k])))
-    best = chosen(levels, doubt, convex is None)
+    settled = _is_settled(convex, steady, likeliest)
+    best = chosen(levels, doubt, convex is None, settled)
     reason = None
     if best.is_fair:
         reason = (
@@ -190,7 +196,7 @@ def connected(
     assert reason is not None
     sparse = _sparse(chains, best.labels)
     return Connected(
-        chains.cells, best.labels, levels, chains.merges, sparse, reason, seen
+        chains.cells, best.labels, levels, chains.merges, sparse, reason, seen, settled
     )
 
 
@@ -209,23 +215,43 @@ def levels_of(
 
 
 def chosen(
-    levels: tuple[ConnectedLevel, ...], doubt: Doubt, unseen: bool
+    levels: tuple[ConnectedLevel, ...],
+    doubt: Doubt,
+    unseen: bool,
+    settled: bool = False,
 ) -> ConnectedLevel:
     """Return the finest level with gaps for certain; else the one with the largest.
 
-    Where no gaps stand out, or no round clusters were seen, the finest level whose
-    hollows leave no doubt, if there is one. And where hollows of a finer one are deep:
-    which of several levels has the largest gap is chance.
+    Where no gaps stand out, or no round clusters were seen (`unseen`), the finest level
+    whose hollows leave no doubt, if there is one. And unless round clusters have
+    `settled` it, a finer level whose hollows are deep: which of several has the largest
+    gap is chance.
     """
     fair = [level for level in levels if level.is_fair] or levels
+    found = _with_gaps(fair, doubt, unseen)
+    finer = () if settled else (each for each in reversed(fair) if each.k > found.k)
+    return next((each for each in finer if doubt.is_deep(each.labels)), found)
+
+
+def _with_gaps(
+    fair: Sequence[ConnectedLevel], doubt: Doubt, unseen: bool
+) -> ConnectedLevel:
+    """Return the level that gaps speak for, or hollows where gaps do not."""
     certain = [level for level in fair if level.score >= CERTAIN]
+    if certain:
+        return certain[-1]
     largest = max(fair, key=lambda level: (level.score, -level.k))
-    if certain or (largest.score > PARTED and not unseen):
-        parted = certain[-1] if certain else largest
-        finer = (level for level in reversed(fair) if level.k > parted.k)
-        return next((f for f in finer if doubt.is_deep(f.labels)), parted)
+    if largest.score > PARTED and not unseen:
+        return largest
     sure = (level for level in reversed(fair) if doubt.is_gone(level.labels))
     return next(sure, largest)
+
+
+def _is_settled(convex: PathLevel | None, steady: float, likeliest: bool) -> bool:
+    """Whether round clusters are likely, parted, and come back."""
+    if convex is None or not likeliest or steady < STRAYED:
+        return False
+    return parted(convex, silent=True) >= CONFIRMED
 
 
 # ------------------------------------------------------------------ or convex
@@ -271,7 +297,8 @@ def _better(
     )
     # In many columns no hollow can speak for it: gaps have to be certain there.
     is_parted = parting > (PARTED if doubt.has_few_columns else CERTAIN)
-    is_parted |= doubt.is_deep(level.labels)
+    if gain > BETTER and not is_parted:
+        is_parted = doubt.is_deep(level.labels)
     better = (gain > BETTER and (is_parted or gain > FAR_BETTER)) or (
         others and gain > A_LITTLE_BETTER and is_parted
     )

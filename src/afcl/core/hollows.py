@@ -16,6 +16,7 @@ import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
 from afcl.core.chains import Chains, nearest, neighbours
+from afcl.kernels import squared_distances
 
 #: Cells around one whose variance makes that of its Gaussian,
 AROUND = 24
@@ -34,7 +35,7 @@ DEEPEST = 4.0
 #: No Gaussian is narrower, so that its square is a number.
 NARROWEST = 1e-150
 #: Numbers that are looked at together.
-BLOCK = 1 << 22
+BLOCK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,12 @@ def _log_density(chains: Chains, widths: Floats, points: Floats) -> Floats:
     size = max(1, BLOCK // m)
     for start in range(0, points.shape[0], size):
         part = slice(start, start + size)
-        apart = ((points[part, None] - cells.means) ** 2).sum(axis=2)
-        each = heights - apart / (2 * widths**2)
+        each = squared_distances(points[part], cells.means)
+        # In place: nothing else is done with so many numbers.
+        each /= -2 * widths**2
+        each += heights
         highest = each.max(axis=1, keepdims=True)
-        found[part] = highest[:, 0] + np.log(np.exp(each - highest).sum(axis=1))
+        each -= highest
+        np.exp(each, out=each)
+        found[part] = highest[:, 0] + np.log(each.sum(axis=1))
     return found

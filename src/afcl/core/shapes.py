@@ -133,7 +133,7 @@ def believed(
             ks.append(1)
             continue
         levels = levels_of(chains, None, params)
-        ks.append(chosen(levels, Doubt(chains, back), unseen).k)
+        ks.append(chosen(levels, Doubt(chains, back), unseen, found.settled).k)
     counted = Counter(ks)
     shares = tuple((each, counted[each] / len(ks)) for each in sorted(counted))
     stabilities = again.of(found.labels)
