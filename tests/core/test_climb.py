@@ -39,6 +39,7 @@ def test_a_level_that_the_path_has_missed_takes_the_place_of_its_own(seed):
     assert two is levels[0]
     assert same(three.centers, bag, owners)
     assert set(three.scores) == set(two.scores)
+    assert three.split
     assert not three.searched
 
 

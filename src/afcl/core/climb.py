@@ -9,6 +9,7 @@ chance. A split of the best one, polished as levels are, tells.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -56,6 +57,6 @@ def climbed(
         first = int(worth([best, *finer], AUTO).argmax())
         if first == 0:
             break
-        best = finer[first - 1]
+        best = replace(finer[first - 1], split=True)
         path[best.k] = best
     return tuple(path[k] for k in sorted(path))

@@ -82,6 +82,8 @@ class PathLevel:
     uncounted
         As `valleys`, of rows that nobody counted, by their cells; of shape (0, 3) where
         there are none.
+    split
+        Whether it took the place of the path's own (:mod:`core.climb`).
     """
 
     k: int
@@ -93,6 +95,7 @@ class PathLevel:
     valleys: Floats = field(default_factory=lambda: np.empty((0, 3)))
     searched: bool = False
     uncounted: Floats = field(default_factory=lambda: np.empty((0, 3)))
+    split: bool = False
 
     @property
     def spreads(self) -> Floats:

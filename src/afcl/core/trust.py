@@ -234,6 +234,8 @@ def _resampled(
     """Cut resamples of the bag, and see what comes back of every level."""
     params, came = state.params, _Resamples()
     sought = next((level for level in levels if level.searched), None)
+    # Where splits gave nothing, resamples need none to be judged alike.
+    split = any(level.split for level in state.levels)
     known = _from_rows(state, bag, sought)
     labels = {each.k: assign(bag.means, each.centers)[0] for each in levels}
     for done in range(RESAMPLES):
@@ -243,7 +245,7 @@ def _resampled(
         again = resampled(bag, rng)
         names = deciding(params.criterion)
         path = sample_path(again, reach, rng, names)
-        if params.criterion == AUTO:
+        if split:
             path = climbed(again, path, reach, names)
         if not path:
             # Too few different cells for any level.
