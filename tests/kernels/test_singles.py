@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from afcl.kernels import native, reference, singles, tiles
+from afcl.kernels import native, passes, reference, singles, tiles
 
 #: As plain Python (see test_parity.py) the kernels are slow: fewer rows do.
 MANY = 300 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 5000
@@ -112,9 +112,36 @@ def test_lloyd_moves_as_the_reference_does(seed, iterations, few):
     known, expected = reference.lloyd(X, weights, centers, iterations)
     assert np.array_equal(labels, expected)
     np.testing.assert_allclose(moved, known, rtol=1e-12)
-    rows = singles.turned(X, 40)
-    assert bool(singles.label_turned(X, rows, centers, labels)) == few
+    rows, every = singles.turned(X, 40), np.arange(40)
+    room = singles.remembered_for(rows, 40)
+    assert bool(singles.label_turned(X, rows, centers, every, room, labels)) == few
     assert np.array_equal(labels, reference.assign(X, centers)[0])
+    # Distances to centres that have not moved since stay what they are.
+    centers[[3, 20]] += 0.1
+    singles.label_turned(X, rows, centers, np.array([3, 20]), room, labels)
+    assert np.array_equal(labels, reference.assign(X, centers)[0])
+    assert passes.other_rows(
+        centers, centers + (every % 20 == 7)[:, None]
+    ).tolist() == [
+        7,
+        27,
+    ]
+
+
+def test_of_very_many_rows_no_distance_is_remembered(seed):
+    rng = np.random.default_rng(seed)
+    centers = rng.random((40, 12))
+    X = centers[rng.integers(0, 40, MANY)] + 0.05 * rng.normal(size=(MANY, 12))
+    rows, labels = singles.turned(X, 40), np.empty(MANY, dtype=np.int64)
+    room = singles.remembered_for(rows, 40)[:1]
+    for moved in (np.arange(40), np.array([3])):
+        centers[3] += 0.1
+        singles.label_turned(X, rows, centers, moved, room, labels)
+        assert np.array_equal(labels, reference.assign(X, centers)[0])
+    too_many = singles.REMEMBERED // tiles.TILE
+    assert singles.remembered_for(rows, too_many).shape[0] == 1
+    none = singles.turned(X[:, :8], 40)
+    assert singles.remembered_for(none, 40).shape[0] == 0
 
 
 def test_rows_are_turned_for_wide_tables_only(seed):

@@ -18,6 +18,7 @@ from afcl.kernels.singles import (
     is_of_use,
     label_turned,
     nearest_by_single,
+    remembered_for,
     single_for,
     turned,
 )
@@ -328,11 +329,15 @@ def lloyd_rows(
     labels, moved = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     mass, total, gaps = np.empty(k), np.empty(centers.shape), np.empty(n)
     by_single = known.tiles.shape[0] > 0 and is_wide(n, centers.shape[1], k)
+    distances = remembered_for(known, k if by_single else 0)
+    before = np.full(centers.shape, np.nan)  # of none there is a distance yet
     _assign_rows(X, 0, n, centers, labels, gaps)
     for _ in range(max_iter):
         move(X, weights, labels, k, centers, mass, total)
         if by_single:
-            by_single = label_turned(X, known, centers, moved)
+            other = other_rows(centers, before)
+            before[:] = centers
+            by_single = label_turned(X, known, centers, other, distances, moved)
         else:
             _assign_rows(X, 0, n, centers, moved, gaps)
         changed = False
@@ -344,6 +349,19 @@ def lloyd_rows(
             break
         labels, moved = moved, labels
     return centers, labels
+
+
+@_compiled
+def other_rows(new: Floats, old: Floats) -> Ints:
+    """Return which rows of one table are not those of the other."""
+    found, number = np.empty(new.shape[0], dtype=np.int64), 0
+    for row in range(new.shape[0]):
+        for column in range(new.shape[1]):
+            if new[row, column] != old[row, column]:
+                found[number] = row
+                number += 1
+                break
+    return found[:number]
 
 
 @_compiled

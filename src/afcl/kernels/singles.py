@@ -25,6 +25,8 @@ from afcl.kernels.tiles import TILE, apart_in_any_order, is_wide
 ROUNDING = 2.0**-24
 #: Roundings of a term of a product beside those of its additions.
 MORE_ROUNDINGS = 4
+#: Distances that are remembered between steps of Lloyd: they stay in the cache.
+REMEMBERED = 1 << 20
 #: Rows that are tried first, evenly taken from all.
 TRIED = 64
 #: More of them in doubt than one of so many: 64 bits are quicker.
@@ -238,19 +240,46 @@ def turned(X: Floats, k: int) -> Turned:
 
 
 @_compiled
-def label_turned(X: Floats, known: Turned, centers: Floats, labels: Ints) -> bool:
-    """Find the nearest centre (OUT) of all rows; whether few of them were in doubt."""
+def remembered_for(known: Turned, k: int) -> Singles:
+    """Return room for the distances of all tiles, or of one where they are too many."""
+    number = known.tiles.shape[0]
+    few = number * k * TILE <= REMEMBERED
+    return np.empty((number if few else min(1, number), k, TILE), dtype=np.float32)
+
+
+@_compiled
+def label_turned(
+    X: Floats,
+    known: Turned,
+    centers: Floats,
+    moved: Ints,
+    distances: Singles,
+    labels: Ints,
+) -> bool:
+    """Find the nearest centre (OUT) of all rows; whether few of them were in doubt.
+
+    `distances` (INOUT) are remembered from the last time, if there is room for all:
+    then those to centres that have not `moved` since stay.
+    """
     (k, d), n = centers.shape, X.shape[0]
     factors, farthest = _factors(centers, known.middle)
-    distances = np.zeros((k, TILE), dtype=np.float32)
     label = np.zeros(TILE, dtype=np.int32)
     best, second = np.zeros(TILE, dtype=np.float32), np.zeros(TILE, dtype=np.float32)
     most = farthest * (farthest + 2.0 * known.longest)
     reach = 2.0 * ROUNDING * (d + 1 + MORE_ROUNDINGS) * most
+    stay = moved.shape[0] < k and distances.shape[0] == known.tiles.shape[0]
+    others = factors[moved]
+    part = np.empty((moved.shape[0], TILE), dtype=np.float32)
     doubts = 0
     for tile in range(known.tiles.shape[0]):
-        np.dot(factors, known.tiles[tile], distances)
-        _two_least(distances, label, best, second)
+        here = distances[tile if distances.shape[0] > 1 else 0]
+        if stay:
+            np.dot(others, known.tiles[tile], part)
+            for place in range(moved.shape[0]):
+                here[moved[place]] = part[place]
+        else:
+            np.dot(factors, known.tiles[tile], here)
+        _two_least(here, label, best, second)
         start = tile * TILE
         for place in range(min(TILE, n - start)):
             labels[start + place] = label[place]
