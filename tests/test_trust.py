@@ -282,3 +282,17 @@ def test_an_answer_that_was_searched_for_comes_back():
     assert model.k_confidence_ >= 0.5
     assert model.cluster_stability_ is not None
     assert model.cluster_stability_.min() > 0.5
+
+
+def test_the_largest_k_that_was_looked_at_is_warned_of():
+    """Thirty spots in 450 rows: the path ends at the root of that."""
+    rng = np.random.default_rng(1)
+    spots = rng.uniform(0, 100, (30, 2))
+    X = np.concatenate([rng.normal(spot, 0.8, (15, 2)) for spot in spots])
+    owners = np.arange(len(X)) % 3
+    with pytest.warns(TrustWarning, match="k = 21 is the largest number") as caught:
+        model = AFCL(random_state=0).fit(X, clients=owners)
+    assert len(caught) == 1
+    assert model.n_clusters_ == max(model.path_.k) == 21
+    # Who says how many there may be knows that there may be more.
+    AFCL(random_state=0, max_clusters=21).fit(X, clients=owners)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from afcl._typing import Floats, Ints
 from afcl.core.protocol import AnyMethod, Clustering
 from afcl.estimators.federated import FederatedClusterer
+from afcl.estimators.trust import ended
 from afcl.estimators.user_warnings import warn_user
 from afcl.exceptions import PrivacyWarning, SmallClientsWarning
 from afcl.methods.presets import resolve
@@ -311,6 +312,8 @@ class AFCL(FederatedClusterer):
 
     def _doubts(self, sizes: list[int], clustering: Clustering) -> list[Warning]:
         doubts = super()._doubts(sizes, clustering)
+        if not doubts and self.max_clusters == "auto":
+            doubts += ended(clustering)
         if self.privacy_ is not None:
             note = too_fine(sizes, clustering.k, self.min_cell, self.privacy_)
             if note is not None:

@@ -13,6 +13,7 @@ from afcl.reliance import (
     DOUBTFUL,
     NO_CLUSTERS,
     UNCLEAR,
+    is_path_end,
     is_wish,
     often_words,
     percent,
@@ -52,6 +53,22 @@ def doubts(clustering: Clustering) -> list[Warning]:
     if not reaches(trust.confidence, DOUBTFUL):
         return [TrustWarning(_unsure(k, trust))]
     return []
+
+
+def ended(clustering: Clustering) -> list[Warning]:
+    """Return a warning if the answer is the largest k although nobody asked for that.
+
+    Resamples stop there too, so that their agreeing says nothing.
+    """
+    k = clustering.k
+    if not is_path_end(clustering.note, k):
+        return []
+    return [
+        TrustWarning(
+            f"k = {k} is the largest number of clusters that was looked at: there may "
+            f"be more, max_clusters={2 * k} looks further"
+        )
+    ]
 
 
 def _nothing(k: int) -> str:
