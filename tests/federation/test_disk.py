@@ -105,12 +105,13 @@ def test_at_a_site(tmp_path: Path, party: Start, disk_at: Callable[[str], Disk])
     write_sites(tmp_path, 3)
     port, disk = free_port(), disk_at("site-0")
     serve = ("serve", "--out", "run", "--port", port, "--insecure")
-    server = party(*serve, "--privacy", "summary")
+    # Open a while longer: the others may have ended before this site is back.
+    server = party(*serve, "--privacy", "summary", "--linger", 20)
     server.says("Listening")
     full = join(party, port, 0, "--insecure", env=disk.env)
     full.says("joined")
     disk.fill()
-    others = [join(party, port, 1, "--insecure")]
+    others = [join(party, port, site, "--insecure") for site in (1, 2)]
     line = last_line(full.ends(3))
     assert NO_SPACE in line
     assert "the same command comes back into the run" in line
@@ -118,10 +119,7 @@ def test_at_a_site(tmp_path: Path, party: Start, disk_at: Callable[[str], Disk])
     line = last_line(join(party, port, 0, "--insecure", env=disk.env).ends(3))
     assert NO_SPACE in line
     disk.empty()
-    # The last one not before: on a busy machine the others would end without this site.
-    back = join(party, port, 0, "--insecure", env=disk.env)
-    back.says("joined")
-    others += [back, join(party, port, 2, "--insecure")]
+    others.append(join(party, port, 0, "--insecure", env=disk.env))
     for each in others:
         each.ends(0)
     server.ends(0)
