@@ -17,7 +17,9 @@ MANY = 300 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 5000
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
     """Let small tables be wide, where the kernels are not compiled."""
-    monkeypatch.setattr(tiles, "SMALL_WIDE", 0)
+    # Compiled code is kept on the disk, with the numbers it was compiled with.
+    if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+        monkeypatch.setattr(tiles, "SMALL_WIDE", 0)
 
 
 def of_use(X, centers):
