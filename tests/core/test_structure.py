@@ -86,7 +86,7 @@ def test_what_a_gain_means_beside_clouds(gain, valleys, clouds, found):
 
 def test_one_column_by_hand():
     """With one column there is one shape: -n/2 ln v, and half ln n for the variance."""
-    fit = structure._shape(np.array([[4.0]]), 10.0)
+    fit = structure._shapes(np.array([[[4.0]]]), 10.0)[0]
     assert fit == pytest.approx(-5 * np.log(4) - 0.5 * np.log(10))
 
 
@@ -95,7 +95,7 @@ def test_a_long_axis_is_worth_its_parameters_with_enough_rows():
     round_one = 3 * np.log(4 / 3)
     for n, fit, parameters in ((1000.0, np.log(2), 4), (10.0, round_one, 1)):
         expected = -0.5 * n * fit - 0.5 * parameters * np.log(n)
-        found = structure._shape(np.diag([2.0, 1.0, 1.0]), n)
+        found = structure._shapes(np.diag([2.0, 1.0, 1.0])[None], n)[0]
         assert found == pytest.approx(expected)
 
 

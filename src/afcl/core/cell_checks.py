@@ -19,6 +19,7 @@ from afcl._typing import ClientId, Floats, Ints
 from afcl.core.cells import union
 from afcl.core.messages import Cells, check_finite, check_form, refuse_unless
 from afcl.core.state import ServerState
+from afcl.kernels import assign
 
 #: Most cells of one message, unless more seeds than that were asked for.
 MOST_CELLS = 256
@@ -129,23 +130,22 @@ def _check_box(cells: Cells, exact: bool, slack: float) -> None:
 def lie_around(cells: Cells, owners: list[Ints], places: list[Floats]) -> bool:
     """Whether every cell with an owner lies in the owner's Voronoi cell.
 
-    Cells and centres of all levels are looked at together; squared distances are
-    multiplied out, which rounds by far less than the slack.
+    Cells come level by level, as their owners and the levels' centres do.
     """
     sizes = [each.shape[0] for each in owners]
-    starts = np.cumsum([0, *(centers.shape[0] for centers in places[:-1])])
-    most = np.maximum.reduceat(cells.counts, np.cumsum([0, *sizes[:-1]]))
+    ends = np.cumsum(sizes)
+    parts = zip(np.split(cells.means, ends[:-1]), places, strict=True)
+    nearest = np.concatenate([assign(part, centers)[1] for part, centers in parts])
+    most = np.maximum.reduceat(cells.counts, ends - sizes)
+    # Every cell's owner among all centres of all levels.
+    before = np.cumsum([0, *(centers.shape[0] for centers in places[:-1])])
     every = np.concatenate(owners)
     own = np.flatnonzero(every != NOBODY)
     level = np.repeat(np.arange(len(owners)), sizes)[own]
-    mine = every[own] + starts[level]
-    means, centers = cells.means[own], np.concatenate(places)
-    squares = (centers * centers).sum(axis=1)
-    # |m - c|^2 - |m|^2 for every mean m and centre c
-    gaps = squares - 2.0 * (means @ centers.T)
-    row = np.arange(own.shape[0])
-    nearest = np.minimum.reduceat(gaps, starts, axis=1)[row, level]
-    length = (means * means).sum(axis=1) + squares[mine]
+    mine = np.concatenate(places)[every[own] + before[level]]
+    means = cells.means[own]
+    length = (means * means).sum(axis=1) + (mine * mine).sum(axis=1)
     length += cells.scatters[own] / cells.counts[own]
     slack = (SLACK + 4 * ROUNDING * most[level]) * length
-    return bool((gaps[row, mine] <= nearest + slack).all())
+    apart = ((means - mine) ** 2).sum(axis=1)
+    return bool((apart <= nearest[own] + slack).all())

@@ -49,6 +49,12 @@ def pool(bag: Cells, labels: Ints, k: int) -> tuple[Floats, Floats, Floats]:
     return mass, means, scatter.astype(np.float64)
 
 
+def without_gaps(labels: Ints, k: int) -> tuple[Ints, int]:
+    """Return labels from 0 on of the groups that have cells, and how many these are."""
+    held = np.bincount(labels, minlength=k) > 0
+    return (np.cumsum(held) - 1)[labels], int(held.sum())
+
+
 def has_few_values(bag: Cells, tied_by: float) -> bool:
     """Whether a column has few values, such as the levels of a category.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from afcl import kernels
 from afcl._typing import Floats
-from afcl.core.cells import pool
+from afcl.core.cells import pool, without_gaps
 from afcl.core.indices import INDICES, Partition, scores_of
 from afcl.core.messages import Cells
 from afcl.core.protocol import Merge, PathLevel
@@ -33,8 +33,7 @@ def joined_seeds(bag: Cells, seeds: Floats) -> tuple[Cells, tuple[Merge, ...]]:
     """Return the seeds that hold cells, each with its rows, and the tree of them."""
     labels, _ = assign(bag.means, seeds)
     # Seeds that hold no cell have no mean to be joined by.
-    used, labels = np.unique(labels, return_inverse=True)
-    counts, means, scatters = pool(bag, labels.astype(np.int64), used.shape[0])
+    counts, means, scatters = pool(bag, *without_gaps(labels, seeds.shape[0]))
     return Cells(counts.astype(np.int64), means, scatters), ward(counts, means)
 
 
@@ -42,10 +41,7 @@ def polish(bag: Cells, centers: Floats) -> tuple[Floats, Floats, Floats]:
     """Return (O, B, Z) after weighted Lloyd on the bag, empty centres dropped."""
     weights = bag.counts.astype(np.float64)
     moved, labels = lloyd(bag.means, weights, centers, POLISH)
-    held = np.bincount(labels, minlength=moved.shape[0]) > 0
-    # Clusters are numbered without the empty ones, in the order of the centres.
-    numbers = np.cumsum(held) - 1
-    return pool(bag, numbers[labels], int(held.sum()))
+    return pool(bag, *without_gaps(labels, moved.shape[0]))
 
 
 def summary_silhouettes(bag: Cells, level: PathLevel) -> tuple[Floats, Floats]:

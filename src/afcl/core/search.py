@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
-from afcl.core.cells import has_few_values, pool
+from afcl.core.cells import has_few_values, pool, without_gaps
 from afcl.core.condense import condense_cells
 from afcl.core.indices import LEAST_VARIANCE, Partition, free_bic
 from afcl.core.messages import Cells
@@ -135,8 +135,8 @@ def _moved(bag: Cells, fit: Found, most: int) -> Found | None:
 def _fit(bag: Cells, centers: Floats) -> Found:
     """Return the clustering around centres after a few steps of Lloyd."""
     _, labels = lloyd(bag.means, bag.counts.astype(np.float64), centers, POLISH)
-    _, labels = np.unique(labels, return_inverse=True)
-    counts, means, scatters = pool(bag, labels, int(labels.max()) + 1)
+    labels, k = without_gaps(labels, centers.shape[0])
+    counts, means, scatters = pool(bag, labels, k)
     value = free_bic(Partition(counts, means, scatters, 0.0, 0.0))
     return Found(labels, counts, means, scatters, value)
 
@@ -242,6 +242,9 @@ def _starts(bag: Cells, fit: Found) -> Iterator[Bools]:
 
 def _farthest(squares: Floats, labels: Ints, k: int) -> Ints:
     """Return the cell with the largest of these numbers in every cluster."""
-    order = np.lexsort((-squares, labels))
-    first: Ints = order[np.searchsorted(labels[order], np.arange(k))]
+    most = np.zeros(k)
+    np.maximum.at(most, labels, squares)
+    first = np.full(k, len(labels) - 1)
+    cells = np.flatnonzero(squares == most[labels])
+    np.minimum.at(first, labels[cells], cells)
     return first

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from afcl._typing import Floats
-from afcl.core.cells import pool
+from afcl.core.cells import pool, without_gaps
 from afcl.core.indices import (
     ALL_PARTED,
     DECIDING,
@@ -187,42 +187,49 @@ def gain_over_one(bag: Cells, levels: Sequence[PathLevel]) -> float:
     if not levels:
         return -np.inf
     known = _Moments.of(bag)
-    alike = max(_alike(known, level) for level in levels)
-    best = max(alike, goodness(levels, "free_bic").max())
+    best = max(_alike(known, levels), goodness(levels, "free_bic").max())
     return float((best - _one(known)) / known.n)
 
 
 def _one(known: _Moments) -> float:
     """Return BIC of one cloud of any shape."""
     d = known.mean.shape[0]
-    return _shape(known.covariance(), known.n) - float(0.5 * d * np.log(known.n))
+    shape = _shapes(known.covariance()[None], known.n)[0]
+    return float(shape - 0.5 * d * np.log(known.n))
 
 
-def _alike(known: _Moments, level: PathLevel) -> float:
-    """Return BIC of clusters that have one shape."""
-    (k, d), sizes = level.centers.shape, level.sizes
-    apart = level.centers - known.mean
-    within = known.covariance() - (sizes[:, None] * apart).T @ apart / known.n
-    shares = (sizes * np.log(sizes / known.n)).sum()
-    price = 0.5 * (k * d + k - 1) * np.log(known.n)
-    return _shape(within, known.n) + float(shares - price)
+def _alike(known: _Moments, levels: Sequence[PathLevel]) -> float:
+    """Return BIC of clusters that have one shape, the best level's."""
+    n, d = known.n, known.mean.shape[0]
+    within = np.empty((len(levels), d, d))
+    within[:] = known.covariance()
+    shares = np.empty(len(levels))
+    for at, level in enumerate(levels):
+        sizes, apart = level.sizes, level.centers - known.mean
+        within[at] -= (sizes[:, None] * apart).T @ apart / n
+        shares[at] = (sizes * np.log(sizes / n)).sum()
+    ks = np.array([level.k for level in levels])
+    price = 0.5 * (ks * d + ks - 1) * np.log(n)
+    return float((_shapes(within, n) + (shares - price)).max())
 
 
-def _shape(covariance: Floats, n: float) -> float:
-    """Return BIC's terms of a covariance with a few long axes, the best number of them.
+def _shapes(covariances: Floats, n: float) -> Floats:
+    """Return BIC's terms of covariances with a few long axes, the best number of them.
 
     With q of them there are dq - q(q - 1)/2 + 1 parameters.
     """
-    d = covariance.shape[0]
-    spread = np.linalg.eigvalsh(covariance)[::-1]
+    d = covariances.shape[1]
+    spread = np.linalg.eigvalsh(covariances)[:, ::-1]
     # A column that follows from others would be infinitely likely.
-    spread = np.maximum(spread, max(FLAT * spread[0], LEAST_VARIANCE))
+    spread = np.maximum(spread, np.maximum(FLAT * spread[:, :1], LEAST_VARIANCE))
     q = np.arange(d)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(spread))[:-1]])
-    rest = np.cumsum(spread[::-1])[::-1]
+    logs = np.zeros(spread.shape)
+    np.cumsum(np.log(spread[:, :-1]), axis=1, out=logs[:, 1:])
+    rest = np.cumsum(spread[:, ::-1], axis=1)[:, ::-1]
     fit = -0.5 * n * (logs + (d - q) * np.log(rest / (d - q)))
     price = 0.5 * (d * q - q * (q - 1) / 2 + 1) * np.log(n)
-    return float((fit - price).max())
+    best: Floats = (fit - price).max(axis=1)
+    return best
 
 
 # ------------------------------------------------------------------ clouds
@@ -278,8 +285,7 @@ def _condensed(rows: Floats, m: int, n: float, rng: np.random.Generator) -> Cell
     # As fine as the bag, but never finer than five rows a cell: gains are compared.
     k = max(2, min(m, rows.shape[0] // 5))
     _, labels = lloyd(rows, ones, rows[plus_plus(rows, k, rng)], CONDENSE)
-    used, labels = np.unique(labels, return_inverse=True)
     single = Cells(ones.astype(np.int64), rows, np.zeros(rows.shape[0]))
-    counts, means, scatters = pool(single, labels.astype(np.int64), used.shape[0])
+    counts, means, scatters = pool(single, *without_gaps(labels, k))
     weights = np.maximum(1, np.rint(counts * n / rows.shape[0])).astype(np.int64)
     return Cells(weights, means, scatters * (weights / counts))

@@ -23,16 +23,18 @@ _compiled = compiled()
 @_compiled
 def crowding(radii: Floats, means: Floats) -> float:
     """Add up every cluster's worst overlap; see :func:`reference.crowding`."""
+    k = means.shape[0]
+    worst = np.zeros(k)
+    for i in range(k):
+        for j in range(i + 1, k):
+            gap = np.sqrt(apart(means, i, means, j))
+            # Coinciding clusters overlap without bound; a number is wanted.
+            ratio = (radii[i] + radii[j]) / max(gap, CLOSEST)
+            worst[i] = max(worst[i], ratio)
+            worst[j] = max(worst[j], ratio)
     total = 0.0
-    for i in range(means.shape[0]):
-        worst = 0.0
-        for j in range(means.shape[0]):
-            if i != j:
-                gap = np.sqrt(apart(means, i, means, j))
-                # Coinciding clusters overlap without bound; a number is wanted.
-                ratio = (radii[i] + radii[j]) / max(gap, CLOSEST)
-                worst = max(worst, ratio)
-        total += worst
+    for i in range(k):
+        total += worst[i]
     return total
 
 

@@ -46,8 +46,16 @@ def in_ranges(
         return
     parts = min(n, threads * shares)
     edges = [n * part // parts for part in range(parts + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, edges[:-1], edges[1:]))
+    list(_threads(threads, os.getpid()).map(work, edges[:-1], edges[1:]))
+
+
+@cache
+def _threads(number: int, process: int) -> ThreadPoolExecutor:
+    """Return so many threads of this process; they stay, and wait for work.
+
+    A process that is a fork has none of its parent's.
+    """
+    return ThreadPoolExecutor(number, f"afcl-{process}")
 
 
 @cache
