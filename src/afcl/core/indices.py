@@ -35,6 +35,10 @@ BY_FREE_BIC = 4
 BY_PEAK = 1
 #: And one that was searched for: likelier, by cells, than all of the path.
 BY_SEARCH = 1
+#: Candidates up to this k are looked at in any case; a peak beyond is not if it lies so
+#: far below the best that rows cannot make it win (DROP, and what cells may be off by).
+FAR = 40
+HOPELESS = 0.3
 #: Levels whose BIC with own variances is this close to the best, in nats a row, are
 #: equally likely.
 LIKELY = 0.005

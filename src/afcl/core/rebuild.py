@@ -20,6 +20,8 @@ from afcl.core.indices import (
     BY_FREE_BIC,
     BY_PEAK,
     BY_SEARCH,
+    FAR,
+    HOPELESS,
     INDICES,
     choose,
     goodness,
@@ -193,7 +195,9 @@ def _candidates(
         # rows.
         likely = np.argsort(-goodness(levels, "free_bic"), kind="stable")
         kept.update(likely[:BY_FREE_BIC].tolist())
-        kept.update(_next_peaks(good, kept)[:BY_PEAK])
+        peaks = _next_peaks(good, kept)[:BY_PEAK]
+        least = good.max() - HOPELESS
+        kept.update(i for i in peaks if levels[i].k <= FAR or good[i] >= least)
     return tuple(levels[i] for i in sorted(kept))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from afcl._typing import Floats
 from afcl.core.climb import climbed
 from afcl.core.condense import condense_cells
-from afcl.core.indices import deciding, worth
+from afcl.core.indices import FAR, deciding, worth
 from afcl.core.messages import Cells
 from afcl.core.path import level_around
 from afcl.core.protocol import PathLevel, Trust, server_rng
@@ -58,10 +58,8 @@ CELLS = 256
 CELLS_PER_LEVEL = 4
 #: Resamples are cut into up to so many times the answer's clusters,
 TIMES = 2
-#: and so many more;
+#: and so many more.
 MORE = 5
-#: candidates up to this k are looked at in any case.
-FAR = 40
 #: Besides peaks of the path, the finest level of whose clusters so much comes back.
 FINEST = 0.85
 #: Sites are alike if what they differ by is no larger share of the rows' scatter.
