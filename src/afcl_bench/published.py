@@ -40,7 +40,7 @@ def is_kept(spec: BenchSpec) -> bool:
 
 def path_of(pages: Path, spec: BenchSpec) -> Path:
     """Return the file of a spec's runs."""
-    return pages / KEPT / f"{spec.name}.csv.gz"
+    return pages / KEPT / f"{spec.runs_of}.csv.gz"
 
 
 def text_of(path: Path) -> str:

@@ -113,13 +113,17 @@ class Facts:
 
 @dataclass(frozen=True)
 class BenchSpec:
-    """A benchmark: its name, what the report shows of it, and its cells."""
+    """A benchmark: its name, what the report shows of it, and its cells.
+
+    `runs_of` is the name that its runs are published by: another's, if they are its.
+    """
 
     name: str
     title: str
     blocks: tuple[str, ...]
     cells: tuple[Cell, ...]
     text: str
+    runs_of: str
 
     def select(self, only: Iterable[str] = (), runs: int | None = None) -> list[Cell]:
         """Return the cells of these data sets and methods, seeds in turn.
@@ -213,7 +217,10 @@ def parse_spec(name: str, text: str, within: tuple[str, ...] = ()) -> BenchSpec:
         except (TypeError, ValueError) as error:
             raise InputError(f"a [[grid]] of spec {name} is wrong: {error}") from None
     blocks = tuple(_listed(table.get("blocks", "scores")))
-    return BenchSpec(name, table.get("title", name), blocks, tuple(cells), text)
+    title = table.get("title", name)
+    # One that only looks at another's runs in its own way publishes none.
+    runs_of = included[0].runs_of if not grids and len(included) == 1 else name
+    return BenchSpec(name, title, blocks, tuple(cells), text, runs_of)
 
 
 def _cells(name: str, grid: Mapping[str, Any]) -> Iterator[Cell]:

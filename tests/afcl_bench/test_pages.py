@@ -9,14 +9,24 @@ import pytest
 
 from afcl_bench.frame import frame_of
 from afcl_bench.kept import with_kept
+from afcl_bench.published import is_kept, path_of
 from afcl_bench.report import made_of, renew
-from afcl_bench.spec import find_spec
+from afcl_bench.spec import find_spec, spec_names
 from afcl_bench.tables import Table
 
 PAGES = Path(__file__).parents[2] / "docs" / "results"
-PUBLISHED = sorted(
-    path.name.removesuffix(".csv.gz") for path in PAGES.glob("runs/*.csv.gz")
-)
+PUBLISHED = [
+    name
+    for name in spec_names()
+    if is_kept(find_spec(name)) and path_of(PAGES, find_spec(name)).is_file()
+]
+
+
+def test_every_published_file_belongs_to_a_page():
+    found = {path_of(PAGES, find_spec(name)) for name in PUBLISHED}
+    assert found == set(PAGES.glob("runs/*.csv.gz"))
+    # It looks at the runs of another page.
+    assert "significance" in PUBLISHED
 
 
 @pytest.mark.no_cover
