@@ -549,6 +549,17 @@ def test_the_likeliest_levels_are_candidates_of_the_rule():
     assert kept(levels, 4, criterion="silhouette") == [2]
 
 
+@pytest.mark.parametrize(
+    ("k", "silhouette", "asked"),
+    [(40, 0.2, True), (41, 0.2, False), (41, 0.51, False), (41, 0.6, True)],
+)
+def test_a_far_peak_that_cannot_win_is_not_asked_for(k, silhouette, asked):
+    # .8 less .02 ln 2 is .786: a peak beyond k = 40 has to come within .3 of that, with
+    # its own price of .074 paid.
+    levels = (built(2, 0.8), built(3, 0.1), built(k, silhouette), built(50, 0.1))
+    assert kept(levels) == ([2, k] if asked else [2])
+
+
 def test_other_criteria_keep_their_own_best_levels():
     levels = tuple(built(k, 1.0 / k, ch=float(k)) for k in range(2, 12))
     assert kept(levels, criterion="ch") == [6, 7, 8, 9, 10, 11]

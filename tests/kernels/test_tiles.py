@@ -166,6 +166,12 @@ def test_numbers_of_32_bits_are_added_up_in_64(seed, d):
             np.testing.assert_allclose(found, known, rtol=1e-12, atol=1e-10)
 
 
+def test_threads_stay_but_not_in_a_fork():
+    here, elsewhere = os.getpid(), os.getpid() + 1
+    assert threads._threads(2, here) is threads._threads(2, here)
+    assert threads._threads(2, here) is not threads._threads(2, elsewhere)
+
+
 def test_the_number_of_threads_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3,1")
     monkeypatch.delenv("AFCL_THREADS", raising=False)
