@@ -86,7 +86,7 @@ def test_what_a_gain_means_beside_clouds(gain, valleys, clouds, found):
 
 def test_one_column_by_hand():
     """With one column there is one shape: -n/2 ln v, and half ln n for the variance."""
-    fit = structure._shapes(np.array([[[4.0]]]), 10.0)[0]
+    fit = structure._shapes(np.array([[4.0]]), 10.0)[0]
     assert fit == pytest.approx(-5 * np.log(4) - 0.5 * np.log(10))
 
 
@@ -95,7 +95,7 @@ def test_a_long_axis_is_worth_its_parameters_with_enough_rows():
     round_one = 3 * np.log(4 / 3)
     for n, fit, parameters in ((1000.0, np.log(2), 4), (10.0, round_one, 1)):
         expected = -0.5 * n * fit - 0.5 * parameters * np.log(n)
-        found = structure._shapes(np.diag([2.0, 1.0, 1.0])[None], n)[0]
+        found = structure._shapes(np.array([[2.0, 1.0, 1.0]]), n)[0]
         assert found == pytest.approx(expected)
 
 
@@ -140,7 +140,7 @@ def test_a_gain_does_not_depend_on_units(scale, shift, seed):
 
 def test_the_likeliest_candidate_speaks_for_the_rows():
     bag = condensed(blobs(0), 40)
-    one = structure._one(structure._Moments.of(bag))
+    one = structure._one(bag)
     valleys = np.array([[0.0, 9.0, 9.0], [9.0, 9.0, 9.0]])
     n = bag.counts.sum()
     halves = np.full(2, n / 2)
@@ -154,9 +154,29 @@ def test_the_likeliest_candidate_speaks_for_the_rows():
 
 def test_rows_that_are_scored_and_in_no_cell_gain_nothing_by_themselves():
     bag = condensed(blobs(0), 40)
-    one, n = structure._one(structure._Moments.of(bag)), bag.counts.sum()
+    one, n = structure._one(bag), bag.counts.sum()
     twice = PathLevel(2, bag.means[:2], np.full(2, n), {"free_bic": 2 * (one + n)})
     assert gain_by_rows(bag, (twice,))[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("m", [3, 40, 90])
+def test_fewer_cells_than_columns_have_the_same_axes_and_lengths(m):
+    d, rng = 100, np.random.default_rng(0)
+    cells = Cells(
+        rng.integers(5, 50, m), rng.normal(size=(m, d)), 10 * rng.random(m) * d
+    )
+    known = structure._Moments.of(cells)
+    lengths, axes = np.linalg.eigh(known.covariance())
+    np.testing.assert_allclose(structure._spread(cells), lengths[::-1], rtol=1e-9)
+    assert structure._axes(cells).shape == (d, structure.AXES)
+    small = leading(cells).means
+    long = cells.means @ axes[:, -min(m - 1, structure.AXES) :]
+    np.testing.assert_allclose(
+        ((small[:, None] - small) ** 2).sum(axis=2),
+        ((long[:, None] - long) ** 2).sum(axis=2),
+        rtol=1e-9,
+        atol=1e-9,
+    )
 
 
 # ------------------------------------------------------------------ clouds

@@ -121,7 +121,7 @@ def gain_by_rows(bag: Cells, candidates: Sequence[PathLevel]) -> tuple[float, fl
     best = int(np.argmax(likely))
     # Rows of a first message that sums explain are scored, and in no cell of the bag.
     share = bag.counts.sum() / candidates[best].sizes.sum()
-    more = likely[best] * share - _one(_Moments.of(bag))
+    more = likely[best] * share - _one(bag)
     return float(more / bag.counts.sum()), parted(candidates[best])
 
 
@@ -149,11 +149,36 @@ def leading(bag: Cells) -> Cells:
     d = bag.means.shape[1]
     if d <= AXES:
         return bag
-    known = _Moments.of(bag)
-    # Covariances of many columns cost their cube, and few rows do not tell them.
-    axes = np.linalg.eigh(known.between)[1][:, -AXES:]
     # Scatter inside cells is taken as round: each axis has its share of it.
-    return Cells(bag.counts, bag.means @ axes, bag.scatters * (AXES / d))
+    return Cells(bag.counts, bag.means @ _axes(bag), bag.scatters * (AXES / d))
+
+
+def _axes(bag: Cells) -> Floats:
+    """Return the axes along which cells differ most: as many columns."""
+    m, d = bag.means.shape
+    if m >= d:
+        # Covariances of many columns cost their cube, and few rows do not tell them.
+        axes: Floats = np.linalg.eigh(_Moments.of(bag).between)[1][:, -AXES:]
+        return axes
+    rooted = _rooted(bag)
+    lengths, ways = np.linalg.eigh(rooted @ rooted.T)
+    long = np.flatnonzero(lengths > FLAT * lengths[-1])[-AXES:]
+    # Cells that lie in a plane have no more axes: what is left stays empty.
+    found = np.zeros((d, AXES))
+    found[:, AXES - len(long) :] = rooted.T @ ways[:, long] / np.sqrt(lengths[long])
+    return found
+
+
+def _rooted(bag: Cells) -> Floats:
+    """Return cells around their mean, with as much weight as squares ask for.
+
+    Of fewer cells than columns, products of these with each other have all lengths
+    that the scatter between cells has.
+    """
+    weights = bag.counts.astype(np.float64)
+    mean = weights @ bag.means / weights.sum()
+    rooted: Floats = np.sqrt(weights)[:, None] * (bag.means - mean)
+    return rooted
 
 
 # ------------------------------------------------------------------ one cloud, or more
@@ -188,14 +213,30 @@ def gain_over_one(bag: Cells, levels: Sequence[PathLevel]) -> float:
         return -np.inf
     known = _Moments.of(bag)
     best = max(_alike(known, levels), goodness(levels, "free_bic").max())
-    return float((best - _one(known)) / known.n)
+    return float((best - _one(bag)) / known.n)
 
 
-def _one(known: _Moments) -> float:
+def _one(bag: Cells) -> float:
     """Return BIC of one cloud of any shape."""
-    d = known.mean.shape[0]
-    shape = _shapes(known.covariance()[None], known.n)[0]
-    return float(shape - 0.5 * d * np.log(known.n))
+    n, d = float(bag.counts.sum()), bag.means.shape[1]
+    return float(_shapes(_spread(bag)[None], n)[0] - 0.5 * d * np.log(n))
+
+
+def _spread(bag: Cells) -> Floats:
+    """Return the variances of the rows along their axes, the largest first."""
+    m, d = bag.means.shape
+    if m >= d:
+        return _lengths(_Moments.of(bag).covariance())
+    rooted, found = _rooted(bag), np.zeros(d)
+    found[:m] = _lengths(rooted @ rooted.T)
+    found += bag.scatters.sum() / d
+    return found / float(bag.counts.sum())
+
+
+def _lengths(matrices: Floats) -> Floats:
+    """Return eigenvalues, the largest first."""
+    found: Floats = np.linalg.eigvalsh(matrices)[..., ::-1].astype(np.float64)
+    return found
 
 
 def _alike(known: _Moments, levels: Sequence[PathLevel]) -> float:
@@ -210,16 +251,15 @@ def _alike(known: _Moments, levels: Sequence[PathLevel]) -> float:
         shares[at] = (sizes * np.log(sizes / n)).sum()
     ks = np.array([level.k for level in levels])
     price = 0.5 * (ks * d + ks - 1) * np.log(n)
-    return float((_shapes(within, n) + (shares - price)).max())
+    return float((_shapes(_lengths(within), n) + (shares - price)).max())
 
 
-def _shapes(covariances: Floats, n: float) -> Floats:
-    """Return BIC's terms of covariances with a few long axes, the best number of them.
+def _shapes(spread: Floats, n: float) -> Floats:
+    """Return BIC's terms of variances with a few long axes, the best number of them.
 
     With q of them there are dq - q(q - 1)/2 + 1 parameters.
     """
-    d = covariances.shape[1]
-    spread = np.linalg.eigvalsh(covariances)[:, ::-1]
+    d = spread.shape[1]
     # A column that follows from others would be infinitely likely.
     spread = np.maximum(spread, np.maximum(FLAT * spread[:, :1], LEAST_VARIANCE))
     q = np.arange(d)
