@@ -13,7 +13,7 @@ from afcl.core.cells import concatenate
 from afcl.core.client import condense
 from afcl.core.messages import Batch, Hello
 from afcl.core.params import DefaultParams
-from afcl.core.protocol import Trust, client_rng
+from afcl.core.protocol import PathLevel, Trust, client_rng
 from afcl.core.rebuild import prepare
 from afcl.core.server import absorb_batch, absorb_hello, result
 from afcl.core.state import ServerState
@@ -217,3 +217,21 @@ def test_a_level_that_lost_a_cluster_does_not_stand_for_the_one_of_its_new_k():
     sought = replace(three, k=4, centers=centers, searched=True)
     known = trust._from_rows(state, state.bag(), None)
     assert trust._from_rows(state, state.bag(), sought).shifts == known.shifts
+
+
+@pytest.mark.parametrize(
+    ("ks", "k"),
+    [
+        ([2] * 8, 2),  # all agree, and the path has it
+        ([4] * 8, 4),
+        ([2, 2, 2, 3], 4),
+        ([2, 2, 2, 4], 4),
+        ([5] * 8, 4),  # nobody has kept such a level
+        ([1] * 8, 4),
+    ],
+)
+def test_what_all_resamples_agree_on_is_the_answer(ks, k):
+    none = np.empty((0, 1))
+    levels = [PathLevel(each, none, np.ones(each), {}) for each in (2, 3, 4)]
+    came = trust._Resamples(ks)
+    assert trust._agreed(levels, levels[-1], came).k == k

@@ -150,11 +150,11 @@ def judged(
     evidence = _evidence(bag, reach, state.candidates, rng)
     found = _verdict(state, best.k, evidence, partly)
     levels = [level for level in path if level.k <= reach]
-    peaks = _peaks(levels, best.k)
     # Where it cannot be told whether there are clusters, resamples cannot tell either.
     may_be_one = state.params.allow_one and found != UNCLEAR
     came = _resampled(state, bag, reach, evidence, levels, rng, may_be_one)
-    believable = _believable(levels, peaks, best.k, came)
+    best = _agreed(levels, best, came)
+    believable = _believable(levels, _peaks(levels, best.k), best.k, came)
     # Who knows that there are clusters gets the best k, and the verdict beside it.
     none = found == NO_CLUSTERS and state.params.allow_one
     answer = None if none else _granular(state, levels, believable, best)
@@ -297,6 +297,18 @@ def _peaks(levels: Sequence[PathLevel], chosen: int) -> set[int]:
     high = (value[1:-1] >= value[:-2]) & (value[1:-1] >= value[2:])
     ks = np.array([level.k for level in levels])
     return {chosen, *ks[high].tolist()}
+
+
+def _agreed(
+    levels: Sequence[PathLevel], best: PathLevel, came: _Resamples
+) -> PathLevel:
+    """Return the chosen level, or that of the k on which all resamples agree.
+
+    None of them gives what the rule has chosen then: a level that won by chance, as
+    where categories part their combinations and rows are few (0026).
+    """
+    found = {level.k: level for level in levels if {level.k} == set(came.ks)}
+    return found.get(came.ks[0], best)
 
 
 def _believable(
