@@ -80,6 +80,8 @@ def drawn_on(ax: Axes | None, size: tuple[float, float] = COLUMN) -> Iterator[Ax
 def line_style(place: int) -> dict[str, Any]:
     """Return colour, marker and width of the line in this place; the first stands out.
 
+    Lines beyond the last colour are dashed.
+
     Examples
     --------
     >>> line_style(0)["color"], line_style(1)["marker"]
@@ -90,6 +92,7 @@ def line_style(place: int) -> dict[str, Any]:
         "marker": MARKERS[place % len(MARKERS)],
         "markersize": 4,
         "linewidth": 2.2 if place == 0 else 1.2,
+        "linestyle": "-" if place < len(COLOURS) else "--",
     }
 
 

@@ -116,7 +116,7 @@ def time_growth(
         place.set_xlabel(label)
         place.set_ylabel("seconds")
         if place.get_legend_handles_labels()[0]:
-            place.legend()
+            legend_above(place, columns=2)
         return place
 
 
