@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from afcl import AFCL, make_method
 from afcl._typing import Floats, Ints
+from afcl.core import server
+from afcl.core.protocol import Trust
 from afcl.data.split import kmeans_split
 from afcl.data.synthetic import random_mixture
 from afcl.estimators import storage
@@ -30,6 +34,17 @@ def ring_and_blob(n: int = 240, seed: int = 0) -> tuple[Floats, Ints]:
     ring += rng.normal(0, 0.4, ring.shape)
     rows = np.concatenate([ring, rng.normal(0, 1.2, (n, 2))])
     return rows, np.repeat([0, 1], [2 * n, n])
+
+
+def moons() -> tuple[Floats, Ints, Ints]:
+    """Return rows of two moons, which of them each is of, and owners."""
+    rng = np.random.default_rng(0)
+    turn = rng.uniform(0, np.pi, 600)
+    upper = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    truth = np.arange(600) % 2
+    rows = np.where(truth[:, None], upper, [1.0, 0.5] - upper)
+    rows += rng.normal(0, 0.05, rows.shape)
+    return rows, truth, rng.integers(0, 4, 600)
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +76,22 @@ class TestAnswer:
         assert adjusted_rand(truth, convex.labels_) < 0.9
 
     def test_moons_are_seen_to_be_connected(self) -> None:
-        rng = np.random.default_rng(0)
-        turn = rng.uniform(0, np.pi, 600)
-        upper = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-        truth = np.arange(600) % 2
-        rows = np.where(truth[:, None], upper, [1.0, 0.5] - upper)
-        rows += rng.normal(0, 0.05, rows.shape)
-        owners = rng.integers(0, 4, 600)
+        rows, truth, owners = moons()
         model = AFCL(shape="auto", random_state=0).fit(rows, clients=owners)
         assert adjusted_rand(truth, model.labels_) == 1
         assert model.shape_ is not None
         assert "hang together" in model.shape_["reason"]
+
+    def test_what_no_resample_gives_is_left_unless_it_was_asked_for(self) -> None:
+        def believed(trust: Trust, *_: object) -> Trust:
+            return replace(trust, confidence=0.0, stabilities=(0.0, 0.0))
+
+        rows, _, owners = moons()
+        with patch.object(server, "believed", believed):
+            seen = AFCL(shape="auto", random_state=0).fit(rows, clients=owners)
+            asked = AFCL(shape="connected", random_state=0).fit(rows, clients=owners)
+        names = [model.shape_ and model.shape_["name"] for model in (seen, asked)]
+        assert names == ["convex", "connected"]
 
     def test_cells_are_in_the_units_of_the_data(
         self, model: AFCL, sites: tuple[Floats, Ints, Ints]

@@ -233,5 +233,8 @@ def test_a_level_that_lost_a_cluster_does_not_stand_for_the_one_of_its_new_k():
 def test_what_all_resamples_agree_on_is_the_answer(ks, k):
     none = np.empty((0, 1))
     levels = [PathLevel(each, none, np.ones(each), {}) for each in (2, 3, 4)]
-    came = trust._Resamples(ks)
+    came = trust._Resamples(ks, {4: [np.ones(4)] * len(ks)})
     assert trust._agreed(levels, levels[-1], came).k == k
+    # Resamples that have no such level cannot speak against it.
+    came = trust._Resamples(ks, {4: [np.ones(4)]})
+    assert trust._agreed(levels, levels[-1], came).k == 4

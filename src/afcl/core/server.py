@@ -36,7 +36,7 @@ from afcl.core.protocol import Clustering, Diagnostics, PathLevel, Trust, server
 from afcl.core.shapes import SEVERAL, believed, path_of, places_of
 from afcl.core.state import ServerState
 from afcl.core.trust import judged
-from afcl.registry import CONVEX
+from afcl.registry import CONNECTED, CONVEX
 from afcl.reliance import path_end_words
 
 #: Bytes by which a hello is known again.
@@ -338,7 +338,11 @@ def result(
         bag, params = state.bag(), state.params
         found = connected(bag, level, params, rng, steady, likeliest)
         if found is not None:
-            return _connected(state, found, trust, summed, smallest)
+            rng = server_rng(state.seed, BELIEVING, 0)
+            again = believed(trust, found, params, rng)
+            # What no resample gives is no answer where there is another one (0026).
+            if level is None or again.confidence or params.shape == CONNECTED:
+                return _connected(state, found, again, summed, smallest)
     level = level or rebuild.one_cluster(state.bag())
     order = np.argsort(-level.sizes, kind="stable")
     stabilities = tuple(trust.stabilities[i] for i in order)
@@ -383,7 +387,7 @@ def _connected(
         found.merges,
         _condensed(state),
         "",
-        believed(trust, found, params, server_rng(state.seed, BELIEVING, 0)),
+        trust,
         condense_cells(bag, TOLD),
         found,
         places_of(bag, owners, found, state.seeds, least),

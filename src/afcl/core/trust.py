@@ -304,11 +304,12 @@ def _agreed(
 ) -> PathLevel:
     """Return the chosen level, or that of the k on which all resamples agree.
 
-    None of them gives what the rule has chosen then: a level that won by chance, as
-    where categories part their combinations and rows are few (0026).
+    Each of them had a level of the chosen k, too: it won by chance, as where categories
+    part their combinations and rows are few (0026).
     """
     found = {level.k: level for level in levels if {level.k} == set(came.ks)}
-    return found.get(came.ks[0], best)
+    had = len(came.recovered.get(best.k, ()))
+    return found.get(came.ks[0], best) if had == len(came.ks) else best
 
 
 def _believable(
