@@ -147,6 +147,7 @@ def sample_path(
 def leading(bag: Cells) -> Cells:
     """Return the bag on the axes along which rows differ most, if there are many."""
     d = bag.means.shape[1]
+    # Covariances of many columns cost their cube, and few rows do not tell them.
     if d <= AXES:
         return bag
     # Scatter inside cells is taken as round: each axis has its share of it.
@@ -157,7 +158,6 @@ def _axes(bag: Cells) -> Floats:
     """Return the axes along which cells differ most: as many columns."""
     m, d = bag.means.shape
     if m >= d:
-        # Covariances of many columns cost their cube, and few rows do not tell them.
         axes: Floats = np.linalg.eigh(_Moments.of(bag).between)[1][:, -AXES:]
         return axes
     rooted = _rooted(bag)
