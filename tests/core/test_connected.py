@@ -525,7 +525,9 @@ def test_ten_times_the_rows_say_the_same(bag):
     """Spreads are over counts less one, so that a few rows differ a little."""
     many = Cells(1000 * bag.counts, bag.means, 1000 * bag.scatters)
     more = Cells(2 * many.counts, bag.means, 2 * many.scatters)
-    assert partition(found_in(many).labels) == partition(found_in(more).labels)
+    # Which level is taken may rest on resamples, which draw other rows of more.
+    for one, other in zip(found_in(many).levels, found_in(more).levels, strict=True):
+        assert partition(one.labels) == partition(other.labels)
 
 
 def test_many_cells_are_condensed():

@@ -93,10 +93,20 @@ def test_numbers_that_32_bits_do_not_hold(seed):
         assert np.array_equal(native.assign(X, centers)[0], known)
 
 
-@pytest.mark.parametrize(("d", "k"), [(8, 400), (30, 20)])
-def test_narrow_tables_and_few_centres_are_as_before(seed, d, k):
+@pytest.mark.parametrize(("d", "k"), [(8, 400), (30, singles.FEW - 1)])
+def test_narrow_tables_and_few_centres_are_left_to_64_bits(seed, d, k):
     rng = np.random.default_rng(seed)
-    assert not of_use(rng.random((MANY, d)), rng.random((k, d)))
+    X, centers = rng.random((MANY, d)), rng.random((k, d))
+    assert not of_use(X, centers)
+    assert not singles.turned(X, k).tiles.size
+
+
+def test_few_centres_of_many_features(seed):
+    rng = np.random.default_rng(seed)
+    centers = rng.random((singles.FEW + 1, 700))
+    X = centers[rng.integers(0, singles.FEW, 300)] + 0.1 * rng.normal(size=(300, 700))
+    assert of_use(X, centers)
+    assert_same(X, centers)
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 7])
@@ -114,39 +124,6 @@ def test_lloyd_moves_as_the_reference_does(seed, iterations, few):
     known, expected = reference.lloyd(X, weights, centers, iterations)
     assert np.array_equal(labels, expected)
     np.testing.assert_allclose(moved, known, rtol=1e-12)
-    rows, every = singles.turned(X, 40), np.arange(40)
-    room = singles.remembered_for(rows, 40)
-    assert bool(singles.label_turned(X, rows, centers, every, room, labels)) == few
+    rows = singles.turned(X, 40)
+    assert bool(singles.label_turned(X, rows, centers, labels)) == few
     assert np.array_equal(labels, reference.assign(X, centers)[0])
-    # Distances to centres that have not moved since stay what they are.
-    centers[[3, 20]] += 0.1
-    singles.label_turned(X, rows, centers, np.array([3, 20]), room, labels)
-    assert np.array_equal(labels, reference.assign(X, centers)[0])
-    assert passes.other_rows(
-        centers, centers + (every % 20 == 7)[:, None]
-    ).tolist() == [
-        7,
-        27,
-    ]
-
-
-def test_of_very_many_rows_no_distance_is_remembered(seed):
-    rng = np.random.default_rng(seed)
-    centers = rng.random((40, 12))
-    X = centers[rng.integers(0, 40, MANY)] + 0.05 * rng.normal(size=(MANY, 12))
-    rows, labels = singles.turned(X, 40), np.empty(MANY, dtype=np.int64)
-    room = singles.remembered_for(rows, 40)[:1]
-    for moved in (np.arange(40), np.array([3])):
-        centers[3] += 0.1
-        singles.label_turned(X, rows, centers, moved, room, labels)
-        assert np.array_equal(labels, reference.assign(X, centers)[0])
-    too_many = singles.REMEMBERED // tiles.TILE
-    assert singles.remembered_for(rows, too_many).shape[0] == 1
-    none = singles.turned(X[:, :8], 40)
-    assert singles.remembered_for(none, 40).shape[0] == 0
-
-
-def test_rows_are_turned_for_wide_tables_only(seed):
-    rng = np.random.default_rng(seed)
-    assert not singles.turned(rng.random((MANY, 8)), 400).tiles.size
-    assert not singles.turned(rng.random((MANY, 30)), 20).tiles.size

@@ -20,7 +20,8 @@ from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import Columns, apart, fold, pool
 from afcl.kernels.passes import move, pick_rows
 from afcl.kernels.slabs import axes_of, count_row
-from afcl.kernels.tiles import TILE, differences, nearest_for, rank, score_rows
+from afcl.kernels.lanes import found_for, in_fours, nearest, one_each, ranked
+from afcl.kernels.tiles import TILE, score_rows, scores_for
 
 _compiled = compiled(error_model="numpy")
 
@@ -57,26 +58,27 @@ def look(
     Rows are taken a tile at a time, whosever they are. Without `spreads` (IN, empty)
     there are no silhouettes; the last four are OUT.
     """
-    n = numbers.shape[0]
-    k, d = centers.shape
-    columns, distances = np.zeros((d, TILE)), np.empty((k, TILE))
-    near = nearest_for(TILE)
+    n, d = numbers.shape[0], centers.shape[1]
+    columns, found, scores = np.zeros((d, TILE)), found_for(TILE), scores_for(TILE)
     scored = spreads.shape[0] > 0
+    groups, blurs = in_fours(centers), one_each(spreads)
+    distances = np.empty((blurs.shape[0], TILE))
     for start in range(0, n, TILE):
         held = min(TILE, n - start)
         for place in range(held):
             for feature in range(d):
                 columns[feature, place] = rows[numbers[start + place], feature]
-        differences(columns, centers, distances)
-        rank(distances, 0, k, 2 if scored else 0, spreads, near)
         if scored:
-            score_rows(near, held, spreads, sizes, True)
+            ranked(columns, groups, blurs, distances, found)
+            score_rows(found, held, spreads, sizes, True, scores)
             for place in range(held):
-                simplified[start + place] = near.simplified[place]
-                moment[start + place] = near.moment[place]
+                simplified[start + place] = scores.simplified[place]
+                moment[start + place] = scores.moment[place]
+        else:
+            nearest(columns, groups, found)
         for place in range(held):
-            labels[start + place] = near.label[place]
-            gaps[start + place] = near.best[place]
+            labels[start + place] = found.label[place]
+            gaps[start + place] = found.best[place]
 
 
 # ------------------------------------------------------------------ cells

@@ -10,35 +10,39 @@ from __future__ import annotations
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.along import add_around
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import add_up, squared
+from afcl.kernels.lanes import (
+    TOGETHER,
+    Found,
+    found_for,
+    in_fours,
+    nearest,
+    one_each,
+    ranked,
+    two_nearest,
+)
 from afcl.kernels.reference import Tally, in_order
 from afcl.kernels.singles import (
     Turned,
     is_of_use,
     label_turned,
     nearest_by_single,
-    remembered_for,
     single_for,
     turned,
 )
 from afcl.kernels.slabs import Axes, axes_between, count_rows, mirror, slabs_of_rows
-from afcl.kernels.threads import in_ranges, matrix_products
+from afcl.kernels.threads import in_ranges
 from afcl.kernels.tiles import (
     TILE,
-    Nearest,
-    apart_in_any_order,
-    differences,
+    Scores,
     fill_columns,
     is_wide,
-    kept_in_plane,
-    measure,
-    nearest,
-    nearest_for,
-    nearest_in_plane,
-    rank,
+    rows_of_tile,
     score_rows,
-    tile_for,
+    scores_for,
+    sets_of,
 )
 from afcl.parts import BLOCK
 
@@ -90,9 +94,7 @@ def tally(
     def work(first: int, last: int) -> None:
         _tally_blocks(X, first, last, BLOCK, *asked, axes, out)
 
-    # Threads of the library inside our own threads would only get in each other's way.
-    with matrix_products(is_wide(*X.shape, k)):
-        in_ranges(work, blocks, X.size * k)
+    in_ranges(work, blocks, X.size * k)
     counts, firsts, seconds, totals, slabs = (in_order(parts) for parts in out)
     mirror(axes, slabs)
     return counts, firsts, seconds, totals, slabs
@@ -116,84 +118,54 @@ def _tally_blocks(
 
     See :func:`reference.tally`.
     """
-    tile = tile_for(X.shape[0], centers)
-    rows = tile.distances.shape[1]
-    near = nearest_for(rows)
-    alone = bounds[1] if scores[0] == 0 else 0  # of these the nearest is asked only
-    single = single_for(X, centers[:alone], rows)
-    kept = kept_in_plane(tile, alone)
-    if is_of_use(X, centers, single):
-        kept = alone
+    d = X.shape[1]
+    rows = rows_of_tile(d)
+    sets = sets_of(centers, bounds, spreads)
+    columns, found, scored = np.zeros((d, rows)), found_for(rows), scores_for(rows)
+    distances = np.zeros((TOGETHER * np.diff(sets.starts).max(), rows))
+    # Of the first set the nearest may be all that is asked.
+    single = single_for(X, centers[: bounds[1] if scores[0] == 0 else 0], rows)
+    in_short = is_of_use(X, centers, single)
     counts, firsts, seconds, totals, slabs = out
     for place in range(first, last):
         behind = min(X.shape[0], (place + 1) * block)
-        sums_of_block = (counts[place], firsts[place], seconds[place])
         for start in range(place * block, behind, rows):
             stop = min(behind, start + rows)
             here, held = X[start:stop], stop - start
-            measure(tile, X, start, stop, centers, kept)
-            for segment in range(scores.shape[0]):
-                begin, end = bounds[segment], bounds[segment + 1]
-                score = scores[segment]
-                if begin < kept and tile.wide:
-                    about = (single, near.label, near.best)
-                    nearest_by_single(X, start, stop, centers[:kept], *about)
-                elif begin < kept:
-                    nearest_in_plane(
-                        tile.columns, centers, begin, end, near.label, near.best
-                    )
-                else:
-                    rank(tile.distances, begin, end, score, spreads, near)
-                if tile.wide and begin >= kept:
-                    _refine(here, centers, near)
-                _add_rows(here, centers, near.label, near.best, *sums_of_block)
-                if score > 0:
-                    score_rows(near, held, spreads, sizes, score > 1)
-                    _add_scores(near, held, score > 1, totals[place, segment])
+            fill_columns(X, start, stop, columns)
+            for each in range(scores.shape[0]):
+                begin, end = bounds[each], bounds[each + 1]
+                own, score = centers[begin:end], scores[each]
+                groups = sets.groups[sets.starts[each] : sets.starts[each + 1]]
                 if score > 1:
-                    count_rows(
-                        tile.distances, begin, end, near.label, held, axes, slabs[place]
-                    )
+                    size = TOGETHER * groups.shape[0]
+                    blur = sets.spreads[TOGETHER * sets.starts[each] :][:size]
+                    ranked(columns, groups, blur, distances[:size], found)
+                    between = (distances, begin, end, found.label, held, axes)
+                    count_rows(*between, slabs[place])
+                elif score > 0:
+                    two_nearest(columns, groups, found)
+                elif each == 0 and in_short:
+                    nearest_by_single(columns, here, own, single, found)
+                else:
+                    nearest(columns, groups, found)
+                sums = (counts[place, begin:end], firsts[place, begin:end])
+                about = (found.label, found.best, *sums, seconds[place, begin:end])
+                add_around(here, own, *about)
+                if score > 0:
+                    of_set = (spreads[begin:end], sizes[begin:end])
+                    score_rows(found, held, *of_set, score > 1, scored)
+                    _add_scores(scored, held, score > 1, totals[place, each])
 
 
 @_compiled
-def _refine(rows: Floats, centers: Floats, near: Nearest) -> None:
-    """Turn what a matrix product says of a tile into distances (INOUT)."""
-    best, second, outside = near.best, near.second, near.outside
-    for row in range(rows.shape[0]):
-        apart = apart_in_any_order(rows[row], centers[near.label[row]])
-        second[row] = apart + (second[row] - best[row])
-        outside[row] = apart + (outside[row] - best[row])
-        best[row] = apart
-
-
-@_compiled
-def _add_rows(
-    rows: Floats,
-    centers: Floats,
-    label: Ints,
-    best: Floats,
-    counts: Floats,
-    firsts: Floats,
-    seconds: Floats,
-) -> None:
-    """Add the rows of a tile, as seen from their centres, to the sums (INOUT)."""
-    for row in range(rows.shape[0]):
-        own = label[row]
-        counts[own] += 1.0
-        seconds[own] += best[row]
-        for feature in range(rows.shape[1]):
-            firsts[own, feature] += rows[row, feature] - centers[own, feature]
-
-
-@_compiled
-def _add_scores(near: Nearest, held: int, both: bool, totals: Floats) -> None:
+def _add_scores(scored: Scores, held: int, both: bool, totals: Floats) -> None:
     """Add the silhouettes of a tile to their sums (INOUT)."""
     simplified, moment = totals[0], totals[1]
     for row in range(held):
-        simplified += near.simplified[row]
+        simplified += scored.simplified[row]
         if both:
-            moment += near.moment[row]
+            moment += scored.moment[row]
     totals[0] = simplified
     totals[1] = moment
 
@@ -209,8 +181,7 @@ def assign(X: Floats, centers: Floats) -> tuple[Ints, Floats]:
     def work(first: int, last: int) -> None:
         _assign_rows(X, first, last, centers, labels, gaps)
 
-    with matrix_products(is_wide(*X.shape, centers.shape[0])):
-        in_ranges(work, X.shape[0], X.size * centers.shape[0])
+    in_ranges(work, X.shape[0], X.size * centers.shape[0])
     return labels, gaps
 
 
@@ -219,33 +190,21 @@ def _assign_rows(
     X: Floats, first: int, last: int, centers: Floats, labels: Ints, gaps: Floats
 ) -> None:
     """Nearest centre and squared distance (OUT) of rows `first` to `last`."""
-    k = centers.shape[0]
-    single = single_for(X, centers, TILE)
-    if is_of_use(X, centers, single):
-        for start in range(first, last, TILE):
-            stop = min(last, start + TILE)
-            here = (labels[start:stop], gaps[start:stop])
-            nearest_by_single(X, start, stop, centers, single, *here)
-        return
-    tile = tile_for(X.shape[0], centers)
-    rows = tile.distances.shape[1]
-    own, best = np.zeros(rows, dtype=np.int64), np.zeros(rows)
-    kept = kept_in_plane(tile, k)
+    rows = rows_of_tile(X.shape[1])
+    columns, found = np.zeros((X.shape[1], rows)), found_for(rows)
+    single = single_for(X, centers, rows)
+    in_short = is_of_use(X, centers, single)
+    groups = in_fours(centers)
     for start in range(first, last, rows):
         stop = min(last, start + rows)
-        measure(tile, X, start, stop, centers, kept)
-        if kept > 0:
-            nearest_in_plane(tile.columns, centers, 0, k, own, best)
+        fill_columns(X, start, stop, columns)
+        if in_short:
+            nearest_by_single(columns, X[start:stop], centers, single, found)
         else:
-            nearest(tile.distances, 0, k, own, best)
+            nearest(columns, groups, found)
         for row in range(stop - start):
-            labels[start + row] = own[row]
-            if tile.wide:
-                gaps[start + row] = apart_in_any_order(
-                    X[start + row], centers[own[row]]
-                )
-            else:
-                gaps[start + row] = best[row]
+            labels[start + row] = found.label[row]
+            gaps[start + row] = found.best[row]
 
 
 @_compiled
@@ -253,26 +212,26 @@ def silhouettes(
     X: Floats, variances: Floats, centers: Floats, spreads: Floats, counts: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Simplified, moment and squared moment silhouette of every row, (n,) each."""
-    n, (k, d) = X.shape[0], centers.shape
+    n, d = X.shape
     simplified, moment, squared = np.empty(n), np.empty(n), np.empty(n)
-    columns, distances = np.zeros((d, TILE)), np.zeros((k, TILE))
-    seen = nearest_for(TILE)
+    columns, found = np.zeros((d, TILE)), found_for(TILE)
+    groups, blurs = in_fours(centers), one_each(spreads)
+    distances = np.zeros((blurs.shape[0], TILE))
     for start in range(0, n, TILE):
         stop = min(n, start + TILE)
         fill_columns(X, start, stop, columns)
-        differences(columns, centers, distances)
-        rank(distances, 0, k, 2, spreads, seen)
+        ranked(columns, groups, blurs, distances, found)
         for row in range(stop - start):
             blur = variances[start + row]
-            near = seen.best[row] + blur
-            far = seen.second[row] + blur
+            near = found.best[row] + blur
+            far = found.second[row] + blur
             simplified[start + row] = (
                 1.0 - np.sqrt(near) / np.sqrt(far) if far > 0 else 0.0
             )
-            own = seen.label[row]
+            own = found.label[row]
             size = counts[own]
             inside = (near + spreads[own]) * (size / (size - 1.0 if size > 1 else 1.0))
-            beyond = seen.outside[row] + blur
+            beyond = found.outside[row] + blur
             moment[start + row] = _contrast(np.sqrt(inside), np.sqrt(beyond), size)
             squared[start + row] = _contrast(inside, beyond, size)
     return simplified, moment, squared
@@ -313,10 +272,8 @@ def lloyd(
     X: Floats, weights: Floats, centers: Floats, max_iter: int
 ) -> tuple[Floats, Ints]:
     """Weighted Lloyd from `centers`; a centre without mass stays where it is."""
-    with matrix_products(is_wide(*X.shape, centers.shape[0])):
-        X = readable(X)
-        known = turned(X, centers.shape[0])
-        return lloyd_rows(X, known, weights, centers, max_iter)
+    X = readable(X)
+    return lloyd_rows(X, turned(X, centers.shape[0]), weights, centers, max_iter)
 
 
 @_compiled
@@ -329,15 +286,11 @@ def lloyd_rows(
     labels, moved = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     mass, total, gaps = np.empty(k), np.empty(centers.shape), np.empty(n)
     by_single = known.tiles.shape[0] > 0 and is_wide(n, centers.shape[1], k)
-    distances = remembered_for(known, k if by_single else 0)
-    before = np.full(centers.shape, np.nan)  # of none there is a distance yet
     _assign_rows(X, 0, n, centers, labels, gaps)
     for _ in range(max_iter):
         move(X, weights, labels, k, centers, mass, total)
         if by_single:
-            other = other_rows(centers, before)
-            before[:] = centers
-            by_single = label_turned(X, known, centers, other, distances, moved)
+            by_single = label_turned(X, known, centers, moved)
         else:
             _assign_rows(X, 0, n, centers, moved, gaps)
         changed = False
@@ -349,19 +302,6 @@ def lloyd_rows(
             break
         labels, moved = moved, labels
     return centers, labels
-
-
-@_compiled
-def other_rows(new: Floats, old: Floats) -> Ints:
-    """Return which rows of one table are not those of the other."""
-    found, number = np.empty(new.shape[0], dtype=np.int64), 0
-    for row in range(new.shape[0]):
-        for column in range(new.shape[1]):
-            if new[row, column] != old[row, column]:
-                found[number] = row
-                number += 1
-                break
-    return found[:number]
 
 
 @_compiled

@@ -11,8 +11,7 @@ from afcl.kernels.groups import apart, pool, without_gaps
 from afcl.kernels.passes import lloyd_rows, readable, silhouettes
 from afcl.kernels.reference import CLOSEST, Bag, Merges, Scored, Seeds
 from afcl.kernels.singles import turned
-from afcl.kernels.threads import in_ranges, matrix_products
-from afcl.kernels.tiles import is_wide
+from afcl.kernels.threads import in_ranges
 
 #: Shares of the levels for every thread.
 SHARES = 4
@@ -136,9 +135,8 @@ def levels(
         asked = (first, last, starts, max_iter)
         _levels(cells, seeds, groups, *asked, out, held, totals)
 
-    with matrix_products(is_wide(*X.shape, most)):
-        # Levels know nothing of each other; the largest take longest, so small shares.
-        in_ranges(work, depth, X.size * room * max_iter, SHARES)
+    # Levels know nothing of each other; the largest take longest, so small shares.
+    in_ranges(work, depth, X.size * room * max_iter, SHARES)
     return [
         (*(array[start : start + size] for array in out), *total)
         for start, size, total in zip(starts, held, totals.tolist(), strict=False)

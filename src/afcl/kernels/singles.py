@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nearest of many centres, compiled: in 32 bits where these leave no doubt.
 
-A matrix product in 32 bits takes half the time of one in 64. What rounding can do to it
-is bounded: where the second nearest centre is farther than the nearest by more than
-that, the nearest is known; of the few other rows all distances are computed anew, from
+A register holds twice as many numbers of 32 bits as of 64, and a product takes one
+instruction where a squared difference takes three. What rounding can do to products is
+bounded: where the second nearest centre is farther than the nearest by more than that,
+the nearest is known; of the few other rows all distances are computed anew, from
 differences in 64 bits. The distance to the nearest is computed so of every row.
 
 Only large passes over wide tables do this (:mod:`.tiles`), and only where clusters are
@@ -18,15 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.along import apart_from_own
 from afcl.kernels.compiling import compiled
-from afcl.kernels.tiles import TILE, apart_in_any_order, is_wide
+from afcl.kernels.lanes import Found, in_fours, one_each, two_by_products
+from afcl.kernels.tiles import TILE, apart_in_any_order, is_wide, rows_of_tile
 
 #: What a number of 32 bits can be wrong by, as a share of it.
 ROUNDING = 2.0**-24
 #: Roundings of a term of a product beside those of its additions.
 MORE_ROUNDINGS = 4
-#: Distances that are remembered between steps of Lloyd: they stay in the cache.
-REMEMBERED = 1 << 20
+#: Fewer centres than this: 64 bits are as quick, which give the distance as well.
+FEW = 16
 #: Rows that are tried first, evenly taken from all.
 TRIED = 64
 #: More of them in doubt than one of so many: 64 bits are quicker.
@@ -42,56 +45,58 @@ class Single(NamedTuple):
     """Centres in 32 bits, and working memory for a tile of rows.
 
     `middle` is the centres', `farthest` how far from it one of them is at most.
-    `factors` are -2 c' and |c'|^2, as seen from there (none: nothing is to be done in
-    32 bits), and the last line of `columns` is 1.
+    `factors` are -2 c' and `norms` |c'|^2, as seen from there, as centres go by (none:
+    nothing is to be done in 32 bits).
     """
 
     middle: Floats
     farthest: float
     factors: Singles
+    norms: Singles
     columns: Singles
-    distances: Singles
-    label: npt.NDArray[np.int32]
-    best: Singles
-    second: Singles
+    found: Found
+
+
+@_compiled
+def found_in_short(rows: int) -> Found:
+    """Return room for what is found of so many rows in 32 bits."""
+    best, second = np.zeros(rows, dtype=np.float32), np.zeros(rows, dtype=np.float32)
+    return Found(np.zeros(rows, dtype=np.int64), best, second, best)
 
 
 @_compiled
 def single_for(X: Floats, centers: Floats, rows: int) -> Single:
     """Return what finds the nearest of these centres, so many rows at a time."""
     k, d = centers.shape
-    size = k if is_wide(X.shape[0], d, k) and d <= k else 0
+    size = k if is_wide(X.shape[0], d, k) and k >= FEW else 0
     middle = np.zeros(d)
     for center in range(size):
         for feature in range(d):
             middle[feature] += centers[center, feature] / k
-    factors, farthest = _factors(centers[:size], middle)
-    return Single(
-        middle,
-        farthest,
-        factors,
-        np.ones((d + 1, rows), dtype=np.float32),
-        np.zeros((size, rows), dtype=np.float32),
-        np.zeros(rows, dtype=np.int32),
-        np.zeros(rows, dtype=np.float32),
-        np.zeros(rows, dtype=np.float32),
-    )
+    factors, norms, farthest = _factors(centers[:size], middle)
+    columns = np.zeros((d, rows), dtype=np.float32)
+    return Single(middle, farthest, factors, norms, columns, found_in_short(rows))
 
 
 @_compiled
-def _factors(centers: Floats, middle: Floats) -> tuple[Singles, float]:
+def _factors(centers: Floats, middle: Floats) -> tuple[Singles, Singles, float]:
     """Return -2 c' and |c'|^2 of all centres, and how far one is out at most."""
     k, d = centers.shape
-    factors, farthest = np.empty((k, d + 1), dtype=np.float32), 0.0
+    factors, norms = np.empty((k, d), np.float32), np.empty(k, np.float32)
+    farthest = 0.0
     for center in range(k):
         square = 0.0
         for feature in range(d):
             value = centers[center, feature] - middle[feature]
             factors[center, feature] = -2.0 * value
             square += value * value
-        factors[center, d] = square
+        norms[center] = square
         farthest = max(farthest, np.sqrt(square))
-    return factors, farthest
+    groups = in_fours(factors)
+    # Nothing is infinitely far by its norm alone.
+    for center in range(k, 4 * groups.shape[0]):
+        groups[center // 4, :, center % 4] = 0.0
+    return groups, one_each(norms), farthest
 
 
 @_compiled
@@ -108,98 +113,61 @@ def _anew(row: Floats, centers: Floats, own: int, least: float) -> tuple[int, fl
 @_compiled
 def is_of_use(X: Floats, centers: Floats, single: Single) -> bool:
     """Whether few of some rows, evenly taken from all, are in doubt."""
-    rows = single.best.shape[0]
+    rows = single.columns.shape[1]
     if not single.factors.shape[0]:
         return False
     tried = min(TRIED, rows, X.shape[0])
-    some = np.empty((tried, X.shape[1]))
+    some = np.zeros((X.shape[1], rows))
     for place in range(tried):
-        some[place] = X[place * X.shape[0] // tried]
-    _measure(some, 0, tried, single)
+        some[:, place] = X[place * X.shape[0] // tried]
+    _measure(some, single)
     doubts = 0
     for place in range(tried):
-        least = apart_in_any_order(some[place], centers[single.label[place]])
+        row = X[place * X.shape[0] // tried]
+        least = apart_in_any_order(row, centers[single.found.label[place]])
         doubts += _in_doubt(single, place, least)
     is_clear: bool = doubts * ONE_OF <= tried
     return is_clear
 
 
 @_compiled
-def _measure(X: Floats, start: int, stop: int, single: Single) -> None:
+def _measure(columns: Floats, single: Single) -> None:
     """Find the two least distances of a tile, but for a number per row (OUT)."""
-    d, columns = X.shape[1], single.columns
-    for row in range(stop - start):
-        for feature in range(d):
-            columns[feature, row] = X[start + row, feature] - single.middle[feature]
-    np.dot(single.factors, columns, single.distances)
-    _two_least(single.distances, single.label, single.best, single.second)
-
-
-@_compiled
-def _two_least(
-    distances: Singles, label: npt.NDArray[np.int32], best: Singles, second: Singles
-) -> None:
-    """Nearest centre of every row, and the two least distances (OUT).
-
-    Two centres a turn, so that what is known of a row stays in registers.
-    """
-    k, rows = distances.shape
-    for row in range(rows):
-        best[row] = np.inf
-        second[row] = np.inf
-        label[row] = 0
-    for center in range(0, k, 2):
-        follower = min(center + 1, k - 1)
-        for row in range(rows):
-            value = distances[center, row]
-            low = best[row]
-            nearer = value < low
-            next_low = min(second[row], max(value, low))
-            own = np.int32(center) if nearer else label[row]
-            low = value if nearer else low
-            value = np.float32(np.inf)
-            if follower != center:
-                value = distances[follower, row]
-            nearer = value < low
-            second[row] = min(next_low, max(value, low))
-            label[row] = np.int32(follower) if nearer else own
-            best[row] = value if nearer else low
+    for feature in range(columns.shape[0]):
+        middle = single.middle[feature]
+        for row in range(columns.shape[1]):
+            single.columns[feature, row] = columns[feature, row] - middle
+    two_by_products(single.columns, single.factors, single.norms, single.found)
 
 
 @_compiled
 def _in_doubt(single: Single, place: int, least: float) -> bool:
     """Whether rounding may have made another centre the nearest.
 
-    A value is a sum of d + 1 products, which add up to no more, all taken as positive,
-    than |c'|^2 + 2 |x'| |c'|; and x' is no longer than the way by its own centre, of
-    which `least` is the squared distance.
+    A value is a sum of d products and |c'|^2, which add up to no more, all taken as
+    positive, than |c'|^2 + 2 |x'| |c'|; and x' is no longer than the way by its own
+    centre, of which `least` is the squared distance.
     """
-    terms, farthest = single.columns.shape[0], single.farthest
+    terms, farthest = 1 + single.columns.shape[0], single.farthest
     most = farthest * (3.0 * farthest + 2.0 * np.sqrt(least))
-    gap = single.second[place] - single.best[place]
+    gap = single.found.second[place] - single.found.best[place]
     return not gap > 2.0 * ROUNDING * (terms + MORE_ROUNDINGS) * most
 
 
 @_compiled
 def nearest_by_single(
-    X: Floats,
-    start: int,
-    stop: int,
-    centers: Floats,
-    single: Single,
-    label: Ints,
-    best: Floats,
+    columns: Floats, rows: Floats, centers: Floats, single: Single, found: Found
 ) -> None:
-    """Nearest centre of rows and the squared distance to it (OUT)."""
-    _measure(X, start, stop, single)
-    for place in range(stop - start):
-        row = X[start + place]
-        own = int(single.label[place])
-        least = apart_in_any_order(row, centers[own])
+    """Nearest centre of a tile's rows and the squared distance to it (OUT)."""
+    _measure(columns, single)
+    found.label[:] = single.found.label
+    apart_from_own(rows, centers, found.label, found.best)
+    for place in range(rows.shape[0]):
+        own, least = found.label[place], found.best[place]
         if _in_doubt(single, place, least):
-            own, least = _anew(row, centers, own, least)
-        label[place] = own
-        best[place] = least
+            own, least = _anew(rows[place], centers, int(own), least)
+            found.label[place] = own
+            found.best[place] = least
 
 
 # ------------------------------------------------------------------ again and again
@@ -208,8 +176,8 @@ def nearest_by_single(
 class Turned(NamedTuple):
     """Rows in 32 bits, tile by tile with features first, for centres that move.
 
-    As seen from their `middle`, `longest` being how far from it one is at most; the
-    last line of every tile is 1. There are no tiles where nothing is done in 32 bits.
+    As seen from their `middle`, `longest` being how far from it one is at most. There
+    are no tiles where nothing is done in 32 bits.
     """
 
     middle: Floats
@@ -221,18 +189,17 @@ class Turned(NamedTuple):
 def turned(X: Floats, k: int) -> Turned:
     """Return the rows for at most k centres."""
     n, d = X.shape
-    number = -(-n // TILE) if is_wide(n, d, k) and d <= k else 0
+    rows = rows_of_tile(d)
+    number = -(-n // rows) if is_wide(n, d, k) and k >= FEW else 0
     middle, longest = np.zeros(d), 0.0
-    tiles = np.zeros((number, d + 1, TILE), dtype=np.float32)
-    for row in range(min(n, number * TILE)):
+    tiles = np.zeros((number, d, rows), dtype=np.float32)
+    for row in range(min(n, number * rows)):
         for feature in range(d):
             middle[feature] += X[row, feature] / n
     for tile in range(number):
         columns = tiles[tile]
-        for place in range(TILE):
-            columns[d, place] = 1.0
-        for place in range(min(TILE, n - tile * TILE)):
-            row = X[tile * TILE + place]
+        for place in range(min(rows, n - tile * rows)):
+            row = X[tile * rows + place]
             for feature in range(d):
                 columns[feature, place] = row[feature] - middle[feature]
             longest = max(longest, np.sqrt(apart_in_any_order(row, middle)))
@@ -240,48 +207,20 @@ def turned(X: Floats, k: int) -> Turned:
 
 
 @_compiled
-def remembered_for(known: Turned, k: int) -> Singles:
-    """Return room for the distances of all tiles, or of one where they are too many."""
-    number = known.tiles.shape[0]
-    few = number * k * TILE <= REMEMBERED
-    return np.empty((number if few else min(1, number), k, TILE), dtype=np.float32)
-
-
-@_compiled
-def label_turned(
-    X: Floats,
-    known: Turned,
-    centers: Floats,
-    moved: Ints,
-    distances: Singles,
-    labels: Ints,
-) -> bool:
-    """Find the nearest centre (OUT) of all rows; whether few of them were in doubt.
-
-    `distances` (INOUT) are remembered from the last time, if there is room for all:
-    then those to centres that have not `moved` since stay.
-    """
-    (k, d), n = centers.shape, X.shape[0]
-    factors, farthest = _factors(centers, known.middle)
-    label = np.zeros(TILE, dtype=np.int32)
-    best, second = np.zeros(TILE, dtype=np.float32), np.zeros(TILE, dtype=np.float32)
+def label_turned(X: Floats, known: Turned, centers: Floats, labels: Ints) -> bool:
+    """Find the nearest centre (OUT) of all rows; whether few of them were in doubt."""
+    d, n = centers.shape[1], X.shape[0]
+    rows = known.tiles.shape[2]
+    factors, norms, farthest = _factors(centers, known.middle)
+    found = found_in_short(rows)
+    label, best, second = found.label, found.best, found.second
     most = farthest * (farthest + 2.0 * known.longest)
     reach = 2.0 * ROUNDING * (d + 1 + MORE_ROUNDINGS) * most
-    stay = moved.shape[0] < k and distances.shape[0] == known.tiles.shape[0]
-    others = factors[moved]
-    part = np.empty((moved.shape[0], TILE), dtype=np.float32)
     doubts = 0
     for tile in range(known.tiles.shape[0]):
-        here = distances[tile if distances.shape[0] > 1 else 0]
-        if stay:
-            np.dot(others, known.tiles[tile], part)
-            for place in range(moved.shape[0]):
-                here[moved[place]] = part[place]
-        else:
-            np.dot(factors, known.tiles[tile], here)
-        _two_least(here, label, best, second)
-        start = tile * TILE
-        for place in range(min(TILE, n - start)):
+        two_by_products(known.tiles[tile], factors, norms, found)
+        start = tile * rows
+        for place in range(min(rows, n - start)):
             labels[start + place] = label[place]
             if not second[place] - best[place] > reach:
                 doubts += 1

@@ -104,15 +104,16 @@ def count_rows(
     axes: Axes,
     slabs: Floats,
 ) -> None:
-    """Count the first `held` rows of a tile (INOUT), distances to all centres known.
+    """Count the first `held` rows of a tile (INOUT), its distances being known.
 
-    Where two centres are each other's nearest, only the rows of its own are counted for
+    The centres are a set of them, from `begin` up to `end`; `label` and the lines of
+    `distances` count from its first. Where two centres are each other's nearest, only the rows of its own are counted for
     each: :func:`mirror` adds the other's.
     """
     nearest, lengths = axes.nearest, axes.lengths
     for row in range(held):
-        own = label[row]
-        farther = distances[nearest[own], row] - distances[own, row]
+        own = begin + label[row]
+        farther = distances[nearest[own] - begin, row] - distances[label[row], row]
         _count(farther, lengths[own], 1.0, own, 1, slabs)
     for own in range(begin, end):
         other = nearest[own]
@@ -124,8 +125,8 @@ def count_rows(
         middle = 0
         far = 0
         for row in range(held):
-            farther = distances[own, row] - distances[other, row]
-            belongs = label[row] == other
+            farther = distances[own - begin, row] - distances[other - begin, row]
+            belongs = label[row] == other - begin
             middle += belongs & (farther <= reach)
             far += belongs & (abs(farther - length) <= reach)
         slabs[own, 0] += middle

@@ -8,11 +8,9 @@ places of their own; nothing that is computed depends on how many there are.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 from afcl.exceptions import InputError
 
@@ -56,22 +54,3 @@ def _threads(number: int, process: int) -> ThreadPoolExecutor:
     A process that is a fork has none of its parent's.
     """
     return ThreadPoolExecutor(number, f"afcl-{process}")
-
-
-@cache
-def _libraries() -> Any:
-    """Return what knows the linear algebra libraries of this process."""
-    import scipy.linalg  # noqa: F401  (compiled kernels call its library)
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-@contextmanager
-def matrix_products(any_made: bool) -> Iterator[None]:
-    """Keep matrix products, if any are made, within the thread that makes them."""
-    if not any_made:
-        yield
-        return
-    with _libraries().limit(limits=1, user_api="blas"):
-        yield

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows and their own centres, features side by side in vector instructions.
+
+Every row has its own centre, so that rows cannot be worked on side by side; what is
+gained is that the compiler need not ask at every row whether sums and rows overlap.
+Beside each stands its twin in Python, which runs where nothing is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, config
+from numba.extending import intrinsic
+
+from afcl._typing import Floats, Ints
+from afcl.kernels.vectors import Writer, written
+
+
+def _add_around_plain(
+    rows: Floats,
+    centers: Floats,
+    label: Ints,
+    best: Floats,
+    counts: Floats,
+    firsts: Floats,
+    seconds: Floats,
+) -> None:
+    for row in range(rows.shape[0]):
+        own = label[row]
+        counts[own] += 1.0
+        seconds[own] += best[row]
+        firsts[own] += rows[row] - centers[own]
+
+
+def _apart_plain(rows: Floats, centers: Floats, label: Ints, best: Floats) -> None:
+    for row in range(rows.shape[0]):
+        best[row] = ((rows[row] - centers[label[row]]) ** 2).sum()
+
+
+class _Line:
+    """Writes a loop over the features of one row, a register or one at a time."""
+
+    def __init__(self, writer: Writer, d: Any) -> None:
+        self._writer = writer
+        lanes = writer.at(writer.lanes)
+        self._whole = writer.builder.udiv(d, lanes)
+        self._behind = writer.builder.mul(self._whole, lanes)
+        self._left = writer.builder.sub(d, self._behind)
+
+    def each(self, do: Callable[[Any, bool], None]) -> None:
+        """Write what is done at every place, with a whole register or with one."""
+        writer = self._writer
+        with cgutils.for_range(writer.builder, self._whole) as loop:
+            do(writer.builder.mul(loop.index, writer.at(writer.lanes)), True)
+        with cgutils.for_range(writer.builder, self._left) as loop:
+            do(writer.builder.add(self._behind, loop.index), False)
+
+
+def _write_added(
+    context: Any,
+    builder: Any,
+    rows: Any,
+    centers: Any,
+    label: Any,
+    best: Any,
+    counts: Any,
+    firsts: Any,
+    seconds: Any,
+) -> None:
+    """Write the loops of :data:`add_around`."""
+    writer = Writer(context, builder, rows.data.type.pointee)
+    held, d = cgutils.unpack_tuple(builder, rows.shape)
+    line = _Line(writer, d)
+
+    def more(array: Any, place: Any, value: Any) -> None:
+        pointer = builder.gep(array.data, [place])
+        builder.store(builder.fadd(builder.load(pointer), value), pointer)
+
+    with cgutils.for_range(builder, held) as loop:
+        row = builder.mul(loop.index, d)
+        own = builder.load(builder.gep(label.data, [loop.index]))
+        center = builder.mul(own, d)
+        more(counts, own, ir.Constant(rows.data.type.pointee, 1.0))
+        more(seconds, own, builder.load(builder.gep(best.data, [loop.index])))
+
+        def add(place: Any, whole: bool) -> None:
+            here, there = builder.add(row, place), builder.add(center, place)
+            values = writer.values(rows, here, whole)
+            away = builder.fsub(values, writer.values(centers, there, whole))
+            total = builder.fadd(writer.values(firsts, there, whole), away)
+            writer.store(total, firsts, there)
+
+        line.each(add)
+
+
+def _write_apart(
+    context: Any, builder: Any, rows: Any, centers: Any, label: Any, best: Any
+) -> None:
+    """Write the loops of :data:`apart_from_own`."""
+    number = rows.data.type.pointee
+    writer = Writer(context, builder, number)
+    held, d = cgutils.unpack_tuple(builder, rows.shape)
+    line = _Line(writer, d)
+    sums = cgutils.alloca_once(builder, writer.numbers)
+    rest = cgutils.alloca_once(builder, number)
+    with cgutils.for_range(builder, held) as loop:
+        row = builder.mul(loop.index, d)
+        center = builder.mul(builder.load(builder.gep(label.data, [loop.index])), d)
+        builder.store(writer.everywhere(writer.numbers, 0.0), sums)
+        builder.store(ir.Constant(number, 0.0), rest)
+
+        def add(place: Any, whole: bool) -> None:
+            values = writer.values(rows, builder.add(row, place), whole)
+            others = writer.values(centers, builder.add(center, place), whole)
+            away = builder.fsub(values, others)
+            total = sums if whole else rest
+            square = builder.fmul(away, away)
+            builder.store(builder.fadd(builder.load(total), square), total)
+
+        line.each(add)
+        total = writer.added(builder.load(sums), builder.load(rest))
+        builder.store(total, builder.gep(best.data, [loop.index]))
+
+
+@intrinsic
+def _add_around_written(
+    _: Any,
+    rows: Any,
+    centers: Any,
+    label: Any,
+    best: Any,
+    counts: Any,
+    firsts: Any,
+    seconds: Any,
+) -> Any:
+    kinds = {"rows": rows, "centers": centers, "label": label, "best": best}
+    kinds |= {"counts": counts, "firsts": firsts, "seconds": seconds}
+    return written(_write_added, kinds)
+
+
+@intrinsic
+def _apart_written(_: Any, rows: Any, centers: Any, label: Any, best: Any) -> Any:
+    kinds = {"rows": rows, "centers": centers, "label": label, "best": best}
+    return written(_write_apart, kinds)
+
+
+#: ``add_around(rows, centers, label, best, counts, firsts, seconds)``: add the rows, as
+#: seen from their own centres, to the sums of these (INOUT).
+add_around: Callable[..., None] = _add_around_written
+#: ``apart_from_own(rows, centers, label, best)``: the squared distance (OUT) of every
+#: row to its own centre, features in any order.
+apart_from_own: Callable[..., None] = _apart_written
+if config.DISABLE_JIT:
+    add_around, apart_from_own = _add_around_plain, _apart_plain

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vector instructions, written in the compiler's (LLVM's) own words.
+
+Loops in Python's words become loops over memory, which the compiler has to prove
+independent of each other; what :mod:`.lanes` and :mod:`.along` write keeps numbers in
+registers. The compiler makes of it what the machine has: a register may be two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+
+#: Bytes of the widest register there is.
+REGISTER = 64
+
+
+class Writer:
+    """Writes instructions on registers of rows.
+
+    Parameters
+    ----------
+    context, builder
+        The compiler's.
+    number
+        What a row's numbers are.
+    """
+
+    def __init__(self, context: Any, builder: Any, number: Any) -> None:
+        self.context, self.builder = context, builder
+        bits = 32 if isinstance(number, ir.FloatType) else 64
+        self.lanes = REGISTER * 8 // bits
+        self.align = bits // 8
+        self.numbers = ir.VectorType(number, self.lanes)
+        self.labels = ir.VectorType(ir.IntType(bits), self.lanes)
+        self.index = context.get_value_type(types.intp)
+        kind = ir.FunctionType(self.numbers, [self.numbers] * 3)
+        name = f"llvm.fmuladd.v{self.lanes}f{bits}"
+        self._added = cgutils.get_or_insert_function(builder.module, kind, name)
+
+    def at(self, number: int) -> Any:
+        """Return a whole number, as places are counted by."""
+        return ir.Constant(self.index, number)
+
+    def everywhere(self, kind: Any, number: float) -> Any:
+        """Return a register that holds a constant in every lane."""
+        return ir.Constant(kind, [number] * self.lanes)
+
+    def spread(self, value: Any) -> Any:
+        """Return a register that holds a value in every lane."""
+        kind = ir.VectorType(value.type, self.lanes)
+        none = ir.Constant(kind, ir.Undefined)
+        first = self.builder.insert_element(none, value, ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(first, none, zeros)
+
+    def single(self, array: Any, place: Any) -> Any:
+        """Return one number of an array in all lanes."""
+        return self.spread(self.builder.load(self.builder.gep(array.data, [place])))
+
+    def load(self, array: Any, place: Any) -> Any:
+        """Return a register's worth of an array, from a place on."""
+        where = self.builder.gep(array.data, [place])
+        pointer = self.builder.bitcast(where, self.numbers.as_pointer())
+        value = self.builder.load(pointer)
+        value.align = self.align
+        return value
+
+    def values(self, array: Any, place: Any, whole: bool) -> Any:
+        """Return a register's worth of an array, or one number."""
+        if whole:
+            return self.load(array, place)
+        return self.builder.load(self.builder.gep(array.data, [place]))
+
+    def added(self, value: Any, rest: Any) -> Any:
+        """Return the sum of all lanes and a number, in any order."""
+        number = rest.type
+        kind = ir.FunctionType(number, [number, self.numbers])
+        bits = self.align * 8
+        name = f"llvm.vector.reduce.fadd.v{self.lanes}f{bits}"
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(function, [rest, value], fastmath=("reassoc",))
+
+    def store(self, value: Any, array: Any, place: Any) -> None:
+        """Write a register to an array, from a place on."""
+        where = self.builder.gep(array.data, [place])
+        element = array.data.type.pointee
+        if isinstance(element, ir.IntType) and element.width != self.align * 8:
+            value = self.builder.sext(value, ir.VectorType(element, self.lanes))
+        pointer = self.builder.bitcast(where, value.type.as_pointer())
+        written = self.builder.store(value, pointer)
+        written.align = self.align
+
+    def product(self, a: Any, b: Any, c: Any) -> Any:
+        """Return a b + c, rounded once where the machine can."""
+        return self.builder.call(self._added, [a, b, c])
+
+    def squared(self, a: Any, b: Any, c: Any) -> Any:
+        """Return (a - b)^2 + c, rounded every time, as NumPy does it."""
+        difference = self.builder.fsub(a, b)
+        return self.builder.fadd(c, self.builder.fmul(difference, difference))
+
+    def less(self, a: Any, b: Any) -> Any:
+        """Return where a is less than b."""
+        return self.builder.fcmp_ordered("<", a, b)
+
+    def least(self, a: Any, b: Any) -> Any:
+        """Return the lesser of two."""
+        return self.builder.select(self.less(a, b), a, b)
+
+
+def _arrays(context: Any, builder: Any, kinds: Any, values: Any) -> list[Any]:
+    """Return arguments as the compiler's arrays; of a tuple of them a list."""
+    return [
+        _arrays(context, builder, kind.types, cgutils.unpack_tuple(builder, value))
+        if isinstance(kind, types.BaseTuple)
+        else context.make_array(kind)(context, builder, value)
+        for kind, value in zip(kinds, values, strict=True)
+    ]
+
+
+def written(by: Callable[..., None], kinds: dict[str, Any], **options: Any) -> Any:
+    """Return what the compiler asks of an intrinsic: its signature, and who writes.
+
+    Parameters
+    ----------
+    by
+        Writes the loops: (context, builder, arrays by name, options).
+    kinds
+        The arguments' types, by name.
+    **options
+        What is written differently.
+    """
+
+    def write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        asked = _arrays(context, builder, signature.args, values)
+        arrays = dict(zip(kinds, asked, strict=True))
+        by(context, builder, **arrays, **options)
+        return context.get_dummy_value()
+
+    return types.void(*kinds.values()), write
