@@ -25,6 +25,8 @@ from afcl.exceptions import InputError
 NARROW = 8
 #: Numbers that are compared, or mapped, in one go.
 LINE = 1024
+#: Numbers of a part whose extremes are found together.
+PART = 1 << 16
 #: The middle of the box, in agreed units.
 MIDDLE = 0.5
 #: How far from the middle the walls are of a box that has some: a quarter of a width
@@ -161,17 +163,31 @@ def ranges_of(X: Floats, extremes: bool = True, shown: Floats | None = None) -> 
     if not extremes:
         return Ranges(n, d, np.empty(0), np.empty(0))
     shown = X if shown is None else shown
-    if shown.size and np.isnan(shown.min()):
-        return Ranges(n, d, *_known_extremes(shown))
-    if d > NARROW:
-        ends = (along_lines(shown, np.minimum), along_lines(shown, np.maximum))
-        return Ranges(n, d, *ends)
-    low = np.array([column.min() for column in shown.T], dtype=shown.dtype)
-    high = np.array([column.max() for column in shown.T], dtype=shown.dtype)
+    low, high = ends_of(shown) if shown.size else (shown.min(axis=0), shown.max(axis=0))
+    if np.isnan(low).any():
+        low, high = _known_extremes(shown)
     return Ranges(n, d, low, high)
 
 
-def along_lines(X: Floats, extreme: np.ufunc) -> Floats:
+def ends_of(X: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest of every column; NaN where there is a gap."""
+    parts = [each for _, *each in ends_by_part(X)]
+    lows, highs = zip(*parts, strict=True)
+    return np.minimum.reduce(lows), np.maximum.reduce(highs)
+
+
+def ends_by_part(X: Floats) -> Iterator[tuple[int, Floats, Floats]]:
+    """Yield where parts of a table begin, and the ends of every column there.
+
+    Parts stay in the cache, so that a table is read once for both.
+    """
+    step = max(1, PART // X.shape[1])
+    for start in range(0, X.shape[0], step):
+        part = X[start : start + step]
+        yield start, _along_lines(part, np.minimum), _along_lines(part, np.maximum)
+
+
+def _along_lines(X: Floats, extreme: np.ufunc) -> Floats:
     """Return an extreme of every column: `numpy.minimum` or `numpy.maximum`.
 
     Rows are put together to long lines first: NumPy goes through these much faster.

@@ -12,7 +12,7 @@ import pytest
 
 from afcl import kernels
 from afcl.exceptions import InputError
-from afcl.kernels import arrays, reference
+from afcl.kernels import arrays, reference, reference_picks
 from afcl.kernels.arrays import ArrayPasses, Nest, in_one_line, standard, to_numpy
 from afcl.scale import Box
 
@@ -101,7 +101,7 @@ def test_centres_are_placed_as_in_main_memory(library, table):
     index, draws = np.arange(0, 900, 2), np.random.default_rng(3).random(9)
     box = box_of(table)
     rows = box.scale(table[index])
-    start = rows[reference.plus_plus(rows, np.ones(len(rows)), draws)]
+    start = rows[reference_picks.plus_plus(rows, np.ones(len(rows)), draws)]
     expected, _ = reference.lloyd(rows, np.ones(len(rows)), start, 5)
     found = ArrayPasses(library(table), box).placed(index, draws, 5)
     np.testing.assert_allclose(found, expected, atol=1e-10)

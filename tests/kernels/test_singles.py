@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from afcl.kernels import native, passes, reference, singles, tiles
+from afcl.kernels import native, reference, singles, tiles
 
 #: As plain Python (see test_parity.py) the kernels are slow: fewer rows do.
 MANY = 300 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 5000

@@ -108,13 +108,6 @@ def test_wide_tables_agree_with_the_reference(monkeypatch, seed, d, k, far):
     np.testing.assert_allclose(moved, expected_moves, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("backend", [reference, native], ids=["reference", "native"])
-def test_a_draw_beyond_the_last_weight_takes_the_last_row_that_has_one(backend):
-    X = np.array([[0.0], [1.0], [2.0]])
-    weights = np.array([1.0, 1.0, 0.0])
-    assert backend.plus_plus(X, weights, np.array([1.0])).tolist() == [1]
-
-
 def test_small_wide_tables_have_the_bits_of_the_reference(seed):
     X, centers, rng = mixture(seed, 60, 30, 9)
     asked = request(centers, 2, 1, 0, rng=rng)

@@ -189,8 +189,8 @@ def tapped(
         bounds=bounds,
         missing=missing,
     )
-    spec = with_gaps(spec, tables)
     sites = tuple(TappedSite(table, missing or IMPUTE) for table in tables)
+    spec = with_gaps(spec, sites)
     bound = Schedule().bind(len(sites), seed)
     finished = Coordinator(spec, InProcess(sites, bound)).run()
     exchanges = tuple(

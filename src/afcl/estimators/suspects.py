@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from afcl._typing import Floats
+from afcl._typing import Floats, Ints
 from afcl.data.column_sample import evenly
 from afcl.data.errors import listed
 from afcl.data.features import Feature
@@ -30,12 +30,11 @@ from afcl.data.suspicion import (
 )
 from afcl.data.suspicions import find_suspicions
 from afcl.data.tables import Table
-from afcl.gaps import has_gaps
 from afcl.privacy import parse_level
 from afcl.reliance import SPLITS
 from afcl.robust import ROBUST
 from afcl.runtime.agreement import takes_the_say
-from afcl.scale import along_lines
+from afcl.scale import ends_by_part
 
 #: Most rows of all tables that are looked at, about. With their extremes they are fewer
 #: than the rules look at: these need not draw again.
@@ -46,8 +45,6 @@ FEWEST = 1_000
 TABLES = 50
 #: A larger part of values that differ may be ids.
 ALL_DIFFER = 0.9
-#: Rows among which the place of an extreme is sought.
-PART = 16_384
 #: Findings of a kind that are told one by one.
 TOLD = 3
 NO_VALUE = ", write NaN there and give missing='impute'"
@@ -165,25 +162,31 @@ def _some(rows: Floats, most: int) -> Floats:
     if rows.shape[0] <= most:
         return rows
     places = evenly(rows.shape[0], most)
-    low = high = rows
-    if has_gaps(rows):
+    starts, lows, highs = map(np.array, zip(*ends_by_part(rows), strict=True))
+    if np.isnan(lows).any():
         gaps = np.isnan(rows)
         low, high = np.where(gaps, np.inf, rows), np.where(gaps, -np.inf, rows)
-    ends = [*_ends(low, np.minimum), *_ends(high, np.maximum)]
+        lows = np.array([least for _, least, _ in ends_by_part(low)])
+        highs = np.array([largest for _, _, largest in ends_by_part(high)])
+    ends = [
+        *_places_of(rows, starts, lows, lows.argmin(axis=0)),
+        *_places_of(rows, starts, highs, highs.argmax(axis=0)),
+    ]
     some: Floats = rows[np.union1d(places, ends)]
     return some
 
 
-def _ends(rows: Floats, extreme: np.ufunc) -> list[int]:
-    """Return where every column has its extreme, the first place of several."""
-    # NumPy finds an extreme much faster than its place: so that is sought in one part.
-    starts = range(0, rows.shape[0], PART)
-    parts = np.array([along_lines(rows[at : at + PART], extreme) for at in starts])
+def _places_of(rows: Floats, starts: Ints, ends: Floats, parts: Ints) -> list[int]:
+    """Return where every column has its extreme, the first place of several.
+
+    NumPy finds an extreme much faster than its place: so that is sought in one of the
+    `parts`, which begin at `starts` and have the `ends`.
+    """
+    behind = [*starts[1:], rows.shape[0]]
     found = []
-    for column, end in enumerate(along_lines(parts, extreme)):
-        start = starts[int(np.argmax(parts[:, column] == end))]
-        inside = rows[start : start + PART, column] == end
-        found.append(start + int(np.argmax(inside)))
+    for column, part in enumerate(parts):
+        inside = rows[starts[part] : behind[part], column] == ends[part, column]
+        found.append(int(starts[part]) + int(np.argmax(inside)))
     return found
 
 

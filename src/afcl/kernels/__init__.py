@@ -22,6 +22,7 @@ from afcl.kernels import (
     reference,
     reference_nests,
     reference_paper,
+    reference_picks,
     reference_ways,
 )
 from afcl.kernels.sweeping import nothing_swept
@@ -135,7 +136,7 @@ lloyd = _either(
     reference.lloyd, lambda X, weights, centers, *_: X.size * centers.shape[0]
 )
 plus_plus = _either(
-    reference.plus_plus, lambda X, weights, draws: X.size * draws.shape[0]
+    reference_picks.plus_plus, lambda X, weights, draws: X.size * draws.shape[0]
 )
 tally = _either(reference.tally, lambda X, centers, *_, **__: X.size * centers.shape[0])
 silhouettes = _either(

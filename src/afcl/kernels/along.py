@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 from afcl._typing import Floats, Ints
-from afcl.kernels.vectors import Writer, written
+from afcl.kernels.vectors import IS_COMPILED, Writer, written
 
 
 def _add_around_plain(
@@ -54,9 +52,9 @@ class _Line:
     def each(self, do: Callable[[Any, bool], None]) -> None:
         """Write what is done at every place, with a whole register or with one."""
         writer = self._writer
-        with cgutils.for_range(writer.builder, self._whole) as loop:
+        with writer.loop(self._whole) as loop:
             do(writer.builder.mul(loop.index, writer.at(writer.lanes)), True)
-        with cgutils.for_range(writer.builder, self._left) as loop:
+        with writer.loop(self._left) as loop:
             do(writer.builder.add(self._behind, loop.index), False)
 
 
@@ -73,14 +71,14 @@ def _write_added(
 ) -> None:
     """Write the loops of :data:`add_around`."""
     writer = Writer(context, builder, rows.data.type.pointee)
-    held, d = cgutils.unpack_tuple(builder, rows.shape)
+    held, d = writer.sizes(rows)
     line = _Line(writer, d)
 
     def more(array: Any, place: Any, value: Any) -> None:
         pointer = builder.gep(array.data, [place])
         builder.store(builder.fadd(builder.load(pointer), value), pointer)
 
-    with cgutils.for_range(builder, held) as loop:
+    with writer.loop(held) as loop:
         row = builder.mul(loop.index, d)
         own = builder.load(builder.gep(label.data, [loop.index]))
         center = builder.mul(own, d)
@@ -103,11 +101,11 @@ def _write_apart(
     """Write the loops of :data:`apart_from_own`."""
     number = rows.data.type.pointee
     writer = Writer(context, builder, number)
-    held, d = cgutils.unpack_tuple(builder, rows.shape)
+    held, d = writer.sizes(rows)
     line = _Line(writer, d)
-    sums = cgutils.alloca_once(builder, writer.numbers)
-    rest = cgutils.alloca_once(builder, number)
-    with cgutils.for_range(builder, held) as loop:
+    sums = writer.room(writer.numbers)
+    rest = writer.room(number)
+    with writer.loop(held) as loop:
         row = builder.mul(loop.index, d)
         center = builder.mul(builder.load(builder.gep(label.data, [loop.index])), d)
         builder.store(writer.everywhere(writer.numbers, 0.0), sums)
@@ -154,5 +152,5 @@ add_around: Callable[..., None] = _add_around_written
 #: ``apart_from_own(rows, centers, label, best)``: the squared distance (OUT) of every
 #: row to its own centre, features in any order.
 apart_from_own: Callable[..., None] = _apart_written
-if config.DISABLE_JIT:
+if not IS_COMPILED:
     add_around, apart_from_own = _add_around_plain, _apart_plain

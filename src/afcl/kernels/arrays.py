@@ -193,7 +193,7 @@ class ArrayPasses:
         return to_numpy(centers).astype(np.float64)
 
     def picked(self, rows: Array, draws: Floats) -> Ints:
-        """Pick as many rows as there are draws, as :func:`reference.plus_plus` does.
+        """Pick as many rows as there are draws; see :mod:`.reference_picks`.
 
         Nothing is waited for until all are picked.
         """

@@ -18,9 +18,10 @@ import numpy as np
 from afcl._typing import AnyArray, Floats, Ints
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import Columns, apart, fold, pool
-from afcl.kernels.passes import move, pick_rows
-from afcl.kernels.slabs import axes_of, count_row
 from afcl.kernels.lanes import found_for, in_fours, nearest, one_each, ranked
+from afcl.kernels.passes import move
+from afcl.kernels.picks import pick_rows
+from afcl.kernels.slabs import axes_of, count_row
 from afcl.kernels.tiles import TILE, score_rows, scores_for
 
 _compiled = compiled(error_model="numpy")

@@ -19,12 +19,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 from afcl._typing import AnyArray, Floats, Ints
 from afcl.kernels.compiling import compiled
-from afcl.kernels.vectors import Writer, written
+from afcl.kernels.vectors import IS_COMPILED, Writer, written
 
 #: Registers of rows that are worked on together.
 REGISTERS = 2
@@ -34,7 +33,7 @@ TOGETHER = 4
 _compiled = compiled(error_model="numpy")
 
 
-class Found(NamedTuple):
+class Nearest(NamedTuple):
     """What is found out about every row of a tile.
 
     Its nearest centre (of several the first), the two least distances, and the least
@@ -48,9 +47,9 @@ class Found(NamedTuple):
 
 
 @_compiled
-def found_for(rows: int) -> Found:
+def found_for(rows: int) -> Nearest:
     """Return room for so many rows."""
-    return Found(
+    return Nearest(
         np.zeros(rows, dtype=np.int64), np.zeros(rows), np.zeros(rows), np.zeros(rows)
     )
 
@@ -73,7 +72,7 @@ def in_fours(centers: AnyArray) -> AnyArray:
 
 @_compiled
 def one_each(values: AnyArray) -> AnyArray:
-    """Return a number for every place of the groups of four, inf where there is none."""
+    """Return a number for every place of the groups of four, inf where none is."""
     k = values.shape[0]
     found = np.full(-(-k // TOGETHER) * TOGETHER, np.inf, dtype=values.dtype)
     found[:k] = values
@@ -93,7 +92,7 @@ def _distances(columns: Floats, centers: Floats) -> Floats:
     return total
 
 
-def _keep(distances: AnyArray, found: Found) -> None:
+def _keep(distances: AnyArray, found: Nearest) -> None:
     """Write down the nearest centre and the two least distances (OUT)."""
     every = np.arange(distances.shape[1])
     found.label[:] = distances.argmin(axis=0)
@@ -103,12 +102,12 @@ def _keep(distances: AnyArray, found: Found) -> None:
     found.second[:] = others.min(axis=0)
 
 
-def _nearest_plain(columns: Floats, centers: Floats, found: Found) -> None:
+def _nearest_plain(columns: Floats, centers: Floats, found: Nearest) -> None:
     _keep(_distances(columns, centers), found)
 
 
 def _ranked_plain(
-    columns: Floats, centers: Floats, spreads: Floats, distances: Floats, found: Found
+    columns: Floats, centers: Floats, spreads: Floats, distances: Floats, found: Nearest
 ) -> None:
     distances[:] = _distances(columns, centers)
     _keep(distances, found)
@@ -118,7 +117,7 @@ def _ranked_plain(
 
 
 def _products_plain(
-    columns: AnyArray, factors: AnyArray, norms: AnyArray, found: Found
+    columns: AnyArray, factors: AnyArray, norms: AnyArray, found: Nearest
 ) -> None:
     points = factors.transpose(0, 2, 1).reshape(-1, factors.shape[1])
     _keep(points @ columns + norms[:, None], found)
@@ -127,15 +126,13 @@ def _products_plain(
 # ------------------------------------------------------------------ in LLVM's words
 
 
-class _Places:
+class _Registers:
     """What stays in registers while centres go by: one value for each of two."""
 
     def __init__(self, writer: Writer, kind: Any, begin: float) -> None:
         self._writer = writer
         self._begin = writer.everywhere(kind, begin)
-        self._slots = [
-            cgutils.alloca_once(writer.builder, kind) for _ in range(REGISTERS)
-        ]
+        self._slots = [writer.room(kind) for _ in range(REGISTERS)]
 
     def reset(self) -> None:
         """Begin with another tile's rows."""
@@ -152,117 +149,137 @@ class _Places:
 class _Least:
     """Writes how the least of some numbers, and the second least, are kept.
 
-    Parameters
-    ----------
-    writer
-        What writes.
-    seconds
-        Whether the second least is asked for.
+    What nobody reads, the second least for example, the compiler leaves out.
     """
 
-    def __init__(self, writer: Writer, seconds: bool) -> None:
+    def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self.label = _Places(writer, writer.labels, 0)
-        self.best = _Places(writer, writer.numbers, np.inf)
-        self.second = _Places(writer, writer.numbers, np.inf) if seconds else None
+        self.label = _Registers(writer, writer.labels, 0)
+        self.best = _Registers(writer, writer.numbers, np.inf)
+        self.second = _Registers(writer, writer.numbers, np.inf)
 
     def reset(self) -> None:
         """Begin: nothing is near yet."""
         for each in (self.label, self.best, self.second):
-            if each is not None:
-                each.reset()
+            each.reset()
 
     def see(self, register: int, value: Any, label: Any) -> None:
         """Look at one more centre's numbers."""
         select, best = self._writer.builder.select, self.best.get(register)
         nearer = self._writer.less(value, best)
-        if self.second is not None:
-            loser = select(nearer, best, value)
-            lesser = self._writer.least(loser, self.second.get(register))
-            self.second.set(register, lesser)
+        loser = select(nearer, best, value)
+        lesser = self._writer.least(loser, self.second.get(register))
+        self.second.set(register, lesser)
         self.best.set(register, select(nearer, value, best))
         kept = select(nearer, label, self.label.get(register))
         self.label.set(register, kept)
 
 
-def _write_pass(
-    context: Any,
-    builder: Any,
-    columns: Any,
-    centers: Any,
-    found: Any,
-    seconds: bool,
-    norms: Any = None,
-    spreads: Any = None,
-    distances: Any = None,
-) -> None:
-    """Write the loops over a tile's rows and all groups of centres.
+class _Pass:
+    """Writes the loops over a tile's rows and all groups of centres.
 
     With `norms` distances are products in one rounding, without them sums of squares;
     with `spreads` they are written to `distances`, and compared with these added.
     """
-    writer = Writer(context, builder, columns.data.type.pointee)
-    d, rows = cgutils.unpack_tuple(builder, columns.shape)
-    groups = cgutils.unpack_tuple(builder, centers.shape)[0]
-    nearest = _Least(writer, seconds)
-    blurred = None if spreads is None else _Least(writer, seconds=True)
-    kept = [nearest] if blurred is None else [nearest, blurred]
-    sums = [_Places(writer, writer.numbers, 0.0) for _ in range(TOGETHER)]
-    step = writer.at(REGISTERS * writer.lanes)
-    shifts = [writer.at(register * writer.lanes) for register in range(REGISTERS)]
-    add = builder.add
-    with cgutils.for_range(builder, builder.udiv(rows, step)) as outer:
-        row = builder.mul(outer.index, step)
-        for each in kept:
-            each.reset()
-        with cgutils.for_range(builder, groups) as middle:
-            first = builder.mul(middle.index, writer.at(TOGETHER))
-            for place, total in enumerate(sums):
-                total.reset()
-                for register in range(REGISTERS if norms is not None else 0):
-                    norm = writer.single(norms, add(first, writer.at(place)))
+
+    def __init__(
+        self,
+        context: Any,
+        builder: Any,
+        columns: Any,
+        centers: Any,
+        found: Any,
+        seconds: bool,
+        norms: Any = None,
+        spreads: Any = None,
+        distances: Any = None,
+    ) -> None:
+        self.writer = writer = Writer(context, builder, columns.data.type.pointee)
+        self.columns, self.centers, self.found = columns, centers, found
+        self.norms, self.spreads, self.distances = norms, spreads, distances
+        self.seconds = seconds
+        self.features, self.rows = writer.sizes(columns)
+        self.nearest = _Least(writer)
+        self.blurred = None if spreads is None else _Least(writer)
+        self.sums = [_Registers(writer, writer.numbers, 0.0) for _ in range(TOGETHER)]
+        lanes = writer.lanes
+        self.shifts = [writer.at(register * lanes) for register in range(REGISTERS)]
+
+    def write(self) -> None:
+        """Write all of it."""
+        writer, builder = self.writer, self.writer.builder
+        step = writer.at(REGISTERS * writer.lanes)
+        with writer.loop(builder.udiv(self.rows, step)) as outer:
+            row = builder.mul(outer.index, step)
+            self.nearest.reset()
+            if self.blurred is not None:
+                self.blurred.reset()
+            with writer.loop(writer.sizes(self.centers)[0]) as middle:
+                first = builder.mul(middle.index, writer.at(TOGETHER))
+                self._begin(first)
+                with writer.loop(self.features) as inner:
+                    self._add(row, builder.mul(first, self.features), inner.index)
+                for place, total in enumerate(self.sums):
+                    self._look(row, builder.add(first, writer.at(place)), total)
+            self._tell(row)
+
+    def _begin(self, first: Any) -> None:
+        """Begin the sums of four centres."""
+        writer = self.writer
+        for place, total in enumerate(self.sums):
+            total.reset()
+            if self.norms is not None:
+                center = writer.builder.add(first, writer.at(place))
+                norm = writer.single(self.norms, center)
+                for register in range(REGISTERS):
                     total.set(register, norm)
-            before = builder.mul(first, d)
-            with cgutils.for_range(builder, d) as inner:
-                line = add(builder.mul(inner.index, rows), row)
-                values = [writer.load(columns, add(line, shift)) for shift in shifts]
-                factor = add(before, builder.mul(inner.index, writer.at(TOGETHER)))
-                for place, total in enumerate(sums):
-                    other = writer.single(centers, add(factor, writer.at(place)))
-                    for register, value in enumerate(values):
-                        so_far = total.get(register)
-                        further = (
-                            writer.squared(value, other, so_far)
-                            if norms is None
-                            else writer.product(value, other, so_far)
-                        )
-                        total.set(register, further)
-            for place, total in enumerate(sums):
-                center = add(first, writer.at(place))
-                number = center
-                if writer.labels.element.width < writer.index.width:
-                    number = builder.trunc(center, writer.labels.element)
-                label = writer.spread(number)
-                for register, shift in enumerate(shifts):
-                    value = total.get(register)
-                    nearest.see(register, value, label)
-                    if blurred is not None:
-                        line = add(builder.mul(center, rows), add(row, shift))
-                        writer.store(value, distances, line)
-                        spread = writer.single(spreads, center)
-                        blurred.see(register, builder.fadd(value, spread), label)
-        label, best, second, outside = found
-        for register, shift in enumerate(shifts):
-            line, own = add(row, shift), nearest.label.get(register)
+
+    def _add(self, row: Any, before: Any, feature: Any) -> None:
+        """Add what one feature says of four centres."""
+        writer, add, times = self.writer, self.writer.builder.add, self.writer.times
+        line = add(times(feature, self.rows), row)
+        values = [writer.load(self.columns, add(line, shift)) for shift in self.shifts]
+        factor = add(before, times(feature, writer.at(TOGETHER)))
+        more = writer.squared if self.norms is None else writer.product
+        for place, total in enumerate(self.sums):
+            other = writer.single(self.centers, add(factor, writer.at(place)))
+            for register, value in enumerate(values):
+                total.set(register, more(value, other, total.get(register)))
+
+    def _look(self, row: Any, center: Any, total: _Registers) -> None:
+        """Compare with what is known of the rows so far."""
+        writer, add = self.writer, self.writer.builder.add
+        label = writer.numbered(center)
+        for register, shift in enumerate(self.shifts):
+            value = total.get(register)
+            self.nearest.see(register, value, label)
+            if self.blurred is not None:
+                line = add(writer.times(center, self.rows), add(row, shift))
+                writer.store(value, self.distances, line)
+                spread = writer.single(self.spreads, center)
+                self.blurred.see(register, writer.builder.fadd(value, spread), label)
+
+    def _tell(self, row: Any) -> None:
+        """Write down what was found."""
+        writer, nearest = self.writer, self.nearest
+        label, best, second, outside = self.found
+        for register, shift in enumerate(self.shifts):
+            line = writer.builder.add(row, shift)
+            own = nearest.label.get(register)
             writer.store(own, label, line)
             writer.store(nearest.best.get(register), best, line)
-            if nearest.second is not None:
+            if self.seconds:
                 writer.store(nearest.second.get(register), second, line)
-            if blurred is not None and blurred.second is not None:
+            if (blurred := self.blurred) is not None:
                 # The least of the others: of all, if that is another's.
-                is_own = builder.icmp_signed("==", blurred.label.get(register), own)
+                is_own = writer.same(blurred.label.get(register), own)
                 others = (blurred.second.get(register), blurred.best.get(register))
-                writer.store(builder.select(is_own, *others), outside, line)
+                writer.store(writer.builder.select(is_own, *others), outside, line)
+
+
+def _write_pass(context: Any, builder: Any, **asked: Any) -> None:
+    """Write a pass of :class:`_Pass`."""
+    _Pass(context, builder, **asked).write()
 
 
 @intrinsic
@@ -282,7 +299,9 @@ def _ranked_written(
     _: Any, columns: Any, centers: Any, spreads: Any, distances: Any, found: Any
 ) -> Any:
     kinds = {"columns": columns, "centers": centers, "spreads": spreads}
-    return written(_write_pass, kinds | {"distances": distances, "found": found}, seconds=True)
+    return written(
+        _write_pass, kinds | {"distances": distances, "found": found}, seconds=True
+    )
 
 
 @intrinsic
@@ -303,6 +322,6 @@ ranked: Callable[..., None] = _ranked_written
 #: ``two_by_products(columns, factors, norms, found)``: the two least values of
 #: norm + factor x, in one rounding an addition where the machine has that.
 two_by_products: Callable[..., None] = _products_written
-if config.DISABLE_JIT:
+if not IS_COMPILED:
     nearest = two_nearest = _nearest_plain
     ranked, two_by_products = _ranked_plain, _products_plain

@@ -20,7 +20,6 @@ from afcl.kernels.paper import interact_affine as interact_affine
 from afcl.kernels.paper import interact_matlab as interact_matlab
 from afcl.kernels.passes import assign as assign
 from afcl.kernels.passes import lloyd as lloyd
-from afcl.kernels.passes import plus_plus as plus_plus
 from afcl.kernels.passes import silhouettes as silhouettes
 from afcl.kernels.passes import squared_distances as squared_distances
 from afcl.kernels.passes import sums as sums
@@ -29,5 +28,6 @@ from afcl.kernels.passes import valleys as valleys
 from afcl.kernels.path import crowding as crowding
 from afcl.kernels.path import levels as levels
 from afcl.kernels.path import ward as ward
+from afcl.kernels.picks import plus_plus as plus_plus
 from afcl.kernels.ways import shortest_ways as shortest_ways
 from afcl.kernels.ways import ward_of_distances as ward_of_distances

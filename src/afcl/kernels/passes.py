@@ -15,7 +15,6 @@ from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import add_up, squared
 from afcl.kernels.lanes import (
     TOGETHER,
-    Found,
     found_for,
     in_fours,
     nearest,
@@ -321,57 +320,3 @@ def move(
         if mass[center] > 0:
             for feature in range(centers.shape[1]):
                 centers[center, feature] = total[center, feature] / mass[center]
-
-
-@_compiled
-def plus_plus(X: Floats, weights: Floats, draws: Floats) -> Ints:
-    """Pick rows by weighted k-means++, one draw each; see the reference."""
-    n, d = X.shape
-    picks = np.empty(draws.shape[0], dtype=np.int64)
-    found = pick_rows(X, weights, draws, np.empty((d, n)), np.empty((4, n)), picks)
-    return picks[:found]
-
-
-@_compiled
-def pick_rows(
-    X: Floats, mass: Floats, draws: Floats, columns: Floats, work: Floats, picks: Ints
-) -> int:
-    """Pick rows (OUT) by weighted k-means++, one draw each; return how many.
-
-    `columns` (d numbers a row, or more) and `work` (four) are working memory.
-    """
-    n, d = X.shape
-    nearest, distance, potential, cumulated = work[0], work[1], work[2], work[3]
-    for row in range(n):
-        for feature in range(d):
-            columns[feature, row] = X[row, feature]
-        nearest[row] = np.inf
-        potential[row] = mass[row]
-    found = 0
-    for draw in draws:
-        total = 0.0
-        for row in range(n):
-            total += potential[row]
-            cumulated[row] = total
-        if not total > 0:
-            break
-        end = np.searchsorted(cumulated[:n], draw * total, side="right")
-        if end >= n:
-            end = n - 1
-        # Rounding may point behind the last row that can be drawn.
-        while potential[end] == 0:
-            end -= 1
-        picks[found] = end
-        found += 1
-        for row in range(n):
-            distance[row] = 0.0
-        for feature in range(d):
-            place = columns[feature, end]
-            for row in range(n):
-                difference = columns[feature, row] - place
-                distance[row] += difference * difference
-        for row in range(n):
-            value = distance[row] if distance[row] < nearest[row] else nearest[row]
-            nearest[row] = value
-            potential[row] = mass[row] * value
-    return found

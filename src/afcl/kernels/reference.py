@@ -86,28 +86,6 @@ def lloyd(
     return centers, labels
 
 
-def plus_plus(X: Floats, weights: Floats, draws: Floats) -> Ints:
-    """Pick up to as many rows as there are `draws` by weighted k-means++.
-
-    One trial a step, which is scikit-learn's `kmeans_plusplus` with
-    `n_local_trials=1`. Ends early when every row coincides with a pick.
-    """
-    picks: list[int] = []
-    nearest = np.full(X.shape[0], np.inf)
-    potential = weights
-    for draw in draws:
-        cumulated = np.cumsum(potential)
-        if not cumulated.size or not cumulated[-1] > 0:
-            break
-        place = np.searchsorted(cumulated, draw * cumulated[-1], side="right")
-        pick = min(int(place), int(np.flatnonzero(potential)[-1]))
-        picks.append(pick)
-        distances = squared_distances(X, X[pick][None, :])[:, 0]
-        nearest = np.minimum(nearest, distances)
-        potential = weights * nearest
-    return np.array(picks, dtype=np.int64)
-
-
 def tally(
     X: Floats,
     centers: Floats,

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from afcl._typing import Floats, Ints
 from afcl.kernels.along import apart_from_own
 from afcl.kernels.compiling import compiled
-from afcl.kernels.lanes import Found, in_fours, one_each, two_by_products
-from afcl.kernels.tiles import TILE, apart_in_any_order, is_wide, rows_of_tile
+from afcl.kernels.lanes import Nearest, in_fours, one_each, two_by_products
+from afcl.kernels.tiles import apart_in_any_order, is_wide, rows_of_tile
 
 #: What a number of 32 bits can be wrong by, as a share of it.
 ROUNDING = 2.0**-24
@@ -54,14 +54,14 @@ class Single(NamedTuple):
     factors: Singles
     norms: Singles
     columns: Singles
-    found: Found
+    found: Nearest
 
 
 @_compiled
-def found_in_short(rows: int) -> Found:
+def found_in_short(rows: int) -> Nearest:
     """Return room for what is found of so many rows in 32 bits."""
     best, second = np.zeros(rows, dtype=np.float32), np.zeros(rows, dtype=np.float32)
-    return Found(np.zeros(rows, dtype=np.int64), best, second, best)
+    return Nearest(np.zeros(rows, dtype=np.int64), best, second, best)
 
 
 @_compiled
@@ -156,7 +156,7 @@ def _in_doubt(single: Single, place: int, least: float) -> bool:
 
 @_compiled
 def nearest_by_single(
-    columns: Floats, rows: Floats, centers: Floats, single: Single, found: Found
+    columns: Floats, rows: Floats, centers: Floats, single: Single, found: Nearest
 ) -> None:
     """Nearest centre of a tile's rows and the squared distance to it (OUT)."""
     _measure(columns, single)

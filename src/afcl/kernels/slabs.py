@@ -107,8 +107,8 @@ def count_rows(
     """Count the first `held` rows of a tile (INOUT), its distances being known.
 
     The centres are a set of them, from `begin` up to `end`; `label` and the lines of
-    `distances` count from its first. Where two centres are each other's nearest, only the rows of its own are counted for
-    each: :func:`mirror` adds the other's.
+    `distances` count from its first. Where two centres are each other's nearest, only
+    the rows of its own are counted for each: :func:`mirror` adds the other's.
     """
     nearest, lengths = axes.nearest, axes.lengths
     for row in range(held):

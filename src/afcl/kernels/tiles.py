@@ -17,7 +17,7 @@ import numpy as np
 
 from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
-from afcl.kernels.lanes import TOGETHER, Found, in_fours, one_each
+from afcl.kernels.lanes import TOGETHER, Nearest, in_fours, one_each
 
 #: Most features of a narrow table.
 NARROW = 8
@@ -112,7 +112,12 @@ def apart_in_any_order(row: Floats, center: Floats) -> float:
 
 @_compiled
 def score_rows(
-    found: Found, held: int, spreads: Floats, sizes: Floats, both: bool, scores: Scores
+    found: Nearest,
+    held: int,
+    spreads: Floats,
+    sizes: Floats,
+    both: bool,
+    scores: Scores,
 ) -> None:
     """Silhouettes of the first `held` rows of a tile (OUT); centres are of one set."""
     label, best, outside = found.label, found.best, found.outside

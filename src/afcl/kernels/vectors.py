@@ -12,8 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils, config, types
 
+#: What helps to write code, of which no types are known.
+_tools: Any = cgutils
+#: What the compiler takes a named tuple for.
+_TUPLE: Any = types.BaseTuple
+#: Whether anything is compiled at all.
+IS_COMPILED = not getattr(config, "DISABLE_JIT", False)
 #: Bytes of the widest register there is.
 REGISTER = 64
 
@@ -39,7 +45,19 @@ class Writer:
         self.index = context.get_value_type(types.intp)
         kind = ir.FunctionType(self.numbers, [self.numbers] * 3)
         name = f"llvm.fmuladd.v{self.lanes}f{bits}"
-        self._added = cgutils.get_or_insert_function(builder.module, kind, name)
+        self._added = _tools.get_or_insert_function(builder.module, kind, name)
+
+    def loop(self, times: Any) -> Any:
+        """Return what begins a loop, and knows its `index`."""
+        return _tools.for_range(self.builder, times)
+
+    def room(self, kind: Any) -> Any:
+        """Return room for a value, which becomes a register if it can."""
+        return _tools.alloca_once(self.builder, kind)
+
+    def sizes(self, array: Any) -> Any:
+        """Return how long an array is in every direction."""
+        return _tools.unpack_tuple(self.builder, array.shape)
 
     def at(self, number: int) -> Any:
         """Return a whole number, as places are counted by."""
@@ -48,6 +66,20 @@ class Writer:
     def everywhere(self, kind: Any, number: float) -> Any:
         """Return a register that holds a constant in every lane."""
         return ir.Constant(kind, [number] * self.lanes)
+
+    def times(self, a: Any, b: Any) -> Any:
+        """Return the product of two places."""
+        return self.builder.mul(a, b)
+
+    def numbered(self, place: Any) -> Any:
+        """Return a register that holds a place's number in every lane."""
+        if self.labels.element.width < self.index.width:
+            place = self.builder.trunc(place, self.labels.element)
+        return self.spread(place)
+
+    def same(self, a: Any, b: Any) -> Any:
+        """Return where two registers of numbers of places are equal."""
+        return self.builder.icmp_signed("==", a, b)
 
     def spread(self, value: Any) -> Any:
         """Return a register that holds a value in every lane."""
@@ -81,7 +113,7 @@ class Writer:
         kind = ir.FunctionType(number, [number, self.numbers])
         bits = self.align * 8
         name = f"llvm.vector.reduce.fadd.v{self.lanes}f{bits}"
-        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        function = _tools.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(function, [rest, value], fastmath=("reassoc",))
 
     def store(self, value: Any, array: Any, place: Any) -> None:
@@ -115,8 +147,8 @@ class Writer:
 def _arrays(context: Any, builder: Any, kinds: Any, values: Any) -> list[Any]:
     """Return arguments as the compiler's arrays; of a tuple of them a list."""
     return [
-        _arrays(context, builder, kind.types, cgutils.unpack_tuple(builder, value))
-        if isinstance(kind, types.BaseTuple)
+        _arrays(context, builder, kind.types, _tools.unpack_tuple(builder, value))
+        if isinstance(kind, _TUPLE)
         else context.make_array(kind)(context, builder, value)
         for kind, value in zip(kinds, values, strict=True)
     ]

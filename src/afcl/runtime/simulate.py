@@ -17,7 +17,7 @@ from afcl.core.rows import Rows, RowsInPlace, Source
 from afcl.core.shapes import renamed
 from afcl.core.terms import Terms
 from afcl.exceptions import InputError
-from afcl.gaps import IMPUTE, has_gaps
+from afcl.gaps import IMPUTE
 from afcl.parts import rows_in_a_part
 from afcl.runtime.batch import SiteBatch, Threads, fits
 from afcl.runtime.batch_coordinator import BatchCoordinator
@@ -154,11 +154,11 @@ def simulate(
     # Here the rows are counted, not declared.
     most = max((table.shape[0] for table in tables), default=0)
     spec = replace(spec, max_rows=max(spec.max_rows, most))
-    spec = with_gaps(spec, tables)
     sites = [
         Site(table, secret=spec.secret_of(client), missing=spec.missing or IMPUTE)
         for client, table in enumerate(tables)
     ]
+    spec = with_gaps(spec, sites)
     bound = schedule.bind(len(sites), spec.seed)
     known = journal.entries if journal else None
     transport = InProcess(sites, bound, known, absent=absent)
@@ -170,14 +170,14 @@ def simulate(
     return label_all(spec, coordinator.run(), sites)
 
 
-def with_gaps(spec: Spec, tables: Sequence[Floats | Source]) -> Spec:
+def with_gaps(spec: Spec, sites: Sequence[Site]) -> Spec:
     """Return what knows what stands for columns that a table has no value of.
 
     It is the middle of what the others announce as their medians, in a live run.
     """
-    held = [table for table in tables if isinstance(table, np.ndarray)]
-    if not any(has_gaps(table) for table in held):
+    if not any(site.has_gaps for site in sites):
         return spec
+    held = [site.rows for site in sites if isinstance(site.rows, np.ndarray)]
     if spec.noisy:
         raise InputError(NO_GAPS)
     lacking = [np.isnan(table).all(axis=0) for table in held]

@@ -35,7 +35,7 @@ from afcl.privacy.levels import parse_level
 from afcl.robust import quantiles_of
 from afcl.runtime.agreement import select
 from afcl.runtime.codec import decode, encode
-from afcl.scale import MIDDLE, Box, Ranges, given_box, no_box, ranges_of
+from afcl.scale import MIDDLE, Box, Ranges, ends_of, given_box, no_box, ranges_of
 
 #: What a request from somebody hostile may run into.
 ODD = (
@@ -107,8 +107,15 @@ class Site:
         self._secret = secret
         self._keep = keep
         self._missing = missing
-        self._gaps = isinstance(rows, np.ndarray) and has_gaps(rows)
         self._extremes: Ranges | None = None
+        #: Whether there are gaps in rows in memory.
+        self.has_gaps = False
+        if isinstance(rows, np.ndarray) and rows.size:
+            ends = ends_of(rows)
+            self.has_gaps = bool(np.isnan(ends[0]).any())
+            if not self.has_gaps:
+                n, d = rows.shape
+                self._extremes = Ranges(n, d, *ends)
         self._agreed: tuple[Any, Rows] | None = None
         self._scaled: Floats | None = None
         self._view: Any = None
@@ -195,7 +202,9 @@ class Site:
             elsewhere: Rows = rows.within(box, places)
             return elsewhere
         table = TableRows(rows, box, places)
-        return TableRows(self._speaking(table.table(), terms)) if self._gaps else table
+        return (
+            TableRows(self._speaking(table.table(), terms)) if self.has_gaps else table
+        )
 
     def to_label(self, terms: Terms, centers: Floats | None) -> Rows:
         """Return all rows in agreed units, those that did not speak among them.
@@ -204,7 +213,7 @@ class Site:
         they are filled as well as they can be.
         """
         rows = self.agreed(terms)
-        if not self._gaps:
+        if not self.has_gaps:
             return rows
         places = select(terms.columns, self.columns) if terms.columns else None
         table = TableRows(self.rows, terms.box, places).table()

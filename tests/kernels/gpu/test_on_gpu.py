@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from afcl.exceptions import InputError
-from afcl.kernels import reference
+from afcl.kernels import reference, reference_picks
 from afcl.kernels.arrays import ArrayPasses, Nest
 from afcl.methods import get_method
 from afcl.runtime.arrays import ArrayTable, in_place, moved
@@ -166,7 +166,7 @@ def test_picks_are_those_of_numpy(n, d):
     draws = np.random.default_rng(n).random(200)
     there = torch.from_numpy(rows).cuda()
     found = fused(blobs(10, d)).picked(there, draws)
-    expected = reference.plus_plus(rows, np.ones(n), draws)
+    expected = reference_picks.plus_plus(rows, np.ones(n), draws)
     np.testing.assert_array_equal(found, expected)
 
 
