@@ -8,10 +8,21 @@ from __future__ import annotations
 
 #: Rows whose sums the kernels form together, before blocks are added in order.
 BLOCK = 4096
-#: Numbers in a part of a table: 16 MB of them.
+#: Numbers in a part that is read from somewhere else: 16 MB of them.
 PART = 1 << 21
+#: Numbers in a part of a table in memory, for every core: 1 MB stays in its cache.
+CACHED = 1 << 17
 
 
 def rows_in_a_part(n_features: int) -> int:
-    """Return how many rows a part holds: a multiple of the kernels' block."""
-    return max(1, PART // (BLOCK * max(1, n_features))) * BLOCK
+    """Return how many rows a part holds that is read from somewhere: whole blocks."""
+    return _whole_blocks(PART, n_features)
+
+
+def rows_in_the_cache(n_features: int, cores: int) -> int:
+    """Return how many rows of a table so many cores work on together: whole blocks."""
+    return _whole_blocks(CACHED * cores, n_features)
+
+
+def _whole_blocks(numbers: int, n_features: int) -> int:
+    return max(1, numbers // (BLOCK * max(1, n_features))) * BLOCK

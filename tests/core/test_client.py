@@ -251,7 +251,7 @@ def test_a_reply_counts_rows_between_centres(seed, monkeypatch):
     level = Level(rows(seed + 1, 4), np.ones(4), np.full(4, 50.0), 0)
     plan = Plan(rows(seed + 2, 5), (level,))
     whole = reply(X, plan, params).levels[0].valleys
-    monkeypatch.setattr("afcl.core.rows.rows_in_a_part", lambda d: 64)
+    monkeypatch.setattr("afcl.core.rows.rows_in_the_cache", lambda d, cores: 64)
     assert np.array_equal(reply(X, plan, params).levels[0].valleys, whole)
 
 

@@ -46,6 +46,11 @@ def apart(rows, centers, label, best):
     along.apart_from_own(rows, centers, label, best)
 
 
+@njit
+def nearest_own(rows, parents, groups, starts, label):
+    along.nearest_of_own(rows, parents, groups, starts, label)
+
+
 def tile(seed, d, k, rows=TILE):
     rng = np.random.default_rng(seed)
     centers = rng.normal(size=(k, d))
@@ -145,3 +150,22 @@ def test_rows_and_their_own_centres(seed, d, held):
     assert np.array_equal(counts, known)
     assert np.array_equal(firsts, first)
     assert np.array_equal(seconds, second)
+
+
+def test_the_nearest_of_a_rows_own_centres(seed):
+    # Two parents, with three centres and with eleven: one group of eight and two.
+    rng = np.random.default_rng(seed)
+    X, parents = rng.normal(size=(50, 5)), rng.integers(0, 2, 50)
+    X[0] = 0.0
+    parents[0] = 0
+    own = [rng.normal(size=(3, 5)), rng.normal(size=(11, 5))]
+    own[0][1] = -own[0][0]  # both as far from the origin: the first is meant
+    own[0][2] = 9.0
+    groups = np.full((3, 5, 8), np.inf)
+    groups[0, :, :3] = own[0].T
+    groups[1], groups[2, :, :3] = own[1][:8].T, own[1][8:].T
+    label = np.full(50, -1)
+    nearest_own(X, parents, groups, np.array([0, 1, 3]), label)
+    for row in range(50):
+        expected = reference.squared_distances(X[row : row + 1], own[parents[row]])
+        assert label[row] == expected.argmin()

@@ -65,12 +65,26 @@ def test_twins_halve_alike(seed, n, d):
         assert one.tolist() == other.tolist() == kernels.halved(*asked).tolist()
 
 
+@BACKENDS
+def test_how_rows_are_cut_does_not_show_in_sums(seed, backend):
+    rng = np.random.default_rng(seed)
+    X, labels = rng.normal(size=(60, 3)), rng.integers(0, 4, 60)
+    seeds = rng.normal(size=(4, 3))
+    first = backend.sums_around(X[:17], labels[:17], seeds)
+    kept = [each.copy() for each in first]
+    both = backend.sums_around(X[17:], labels[17:], seeds, first)
+    for one, other in zip(both, backend.sums_around(X, labels, seeds), strict=True):
+        assert np.array_equal(one, other)
+    for one, other in zip(first, kept, strict=True):
+        assert np.array_equal(one, other)  # what was given is not written to
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 60), st.integers(1, 12))
 def test_twins_give_the_same_bits(seed, n, d):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)).round(1)  # some ties
-    sizes = rng.integers(1, 5, 4)
+    sizes = rng.integers(1, 20, 4)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     seeds, parents = rng.normal(size=(starts[-1], d)).round(1), rng.integers(0, 4, n)
     own = reference_nests.nearest_inside(X, parents, starts, seeds)

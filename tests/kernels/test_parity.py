@@ -404,6 +404,9 @@ def run_all(module, case):
             X, np.zeros(X.shape[0]), centers, np.zeros(k), case["counts"]
         )
     found["valleys"] = module.valleys(X, case["weights"], centers)
+    found["scaled"] = module.scaled(
+        X, centers[0], 1.0 + case["spreads"][0] * centers[0] ** 2
+    )
     picks = reference_picks if module is reference else native
     found["plus_plus"] = picks.plus_plus(X, case["weights"], case["draws"])
     bounds = np.array([0, 1, k] if k > 1 else [0, 1])
@@ -604,6 +607,7 @@ CALLS = {
     "lloyd": (ROWS, np.ones(8), CENTERS, 3),
     "microaggregate": (ROWS, 2),
     "plus_plus": (ROWS, np.ones(8), np.zeros(4)),
+    "scaled": (ROWS, np.zeros(2), np.ones(2)),
     "tally": (ROWS, CENTERS, np.array([0, 4]), np.zeros(1), np.zeros(4), np.ones(4)),
     "valleys": (ROWS, np.ones(8), CENTERS),
     "crowding": (np.ones(4), CENTERS),
@@ -647,6 +651,7 @@ SEQUENTIAL = dict.fromkeys(
 )
 WORK = {
     **dict.fromkeys(CALLS, 8 * 4 * 2),
+    "scaled": 8 * 2,
     "sums": 8 * 2,
     "sums_around": 8 * 2,
     "microaggregate": 8 * 2 * 8 // 2,

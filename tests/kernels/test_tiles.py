@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from afcl.exceptions import InputError
-from afcl.kernels import native, reference, threads, tiles
+from afcl.kernels import native, passes, reference, threads, tiles
+from afcl.parts import BLOCK
 
 #: As plain Python (see test_parity.py) the kernels are slow: fewer rows do.
 MANY = 300 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 5000
@@ -106,6 +107,40 @@ def test_wide_tables_agree_with_the_reference(monkeypatch, seed, d, k, far):
     moved, _ = native.lloyd(X, np.ones(MANY), centers, 3)
     expected_moves, _ = reference.lloyd(X, np.ones(MANY), centers, 3)
     np.testing.assert_allclose(moved, expected_moves, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", [reference, native], ids=["reference", "native"])
+@pytest.mark.parametrize("d", [3, 12])
+def test_whole_blocks_are_added_to_what_was_before(seed, backend, d):
+    X, centers, rng = mixture(seed, 2 * BLOCK + 7, d, 5)
+    asked = request(centers, 0, 2, rng=rng)
+    expected = backend.tally(X, *asked)
+    first = backend.tally(X[:BLOCK], *asked)
+    kept = [each.copy() for each in first]
+    found = backend.tally(X[BLOCK:], *asked, before=first)
+    for one, other in zip(found, expected, strict=True):
+        assert np.array_equal(one, other)
+    for one, other in zip(first, kept, strict=True):
+        assert np.array_equal(one, other)  # what was given is not written to
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (5, 2), (700, 3), (2, 1500)])
+def test_rows_are_scaled_as_the_reference_does_it(seed, shape):
+    rng = np.random.default_rng(seed)
+    X, low, span = rng.normal(size=shape), rng.random(shape[1]), rng.random(shape[1])
+    found = native.scaled(X, low, span)
+    assert np.array_equal(found, reference.scaled(X, low, span))
+    assert found.flags.c_contiguous
+    every = native.scaled(X[::2], low, span)
+    assert np.array_equal(every, found[::2])
+
+
+def test_working_memory_begins_with_a_line_of_the_cache():
+    for shape in ((1,), (3, 5), (2, 7, 16)):
+        found = passes.aligned(*shape)
+        assert found.shape == shape
+        assert not found.any()
+        assert found.ctypes.data % 64 == 0
 
 
 def test_small_wide_tables_have_the_bits_of_the_reference(seed):

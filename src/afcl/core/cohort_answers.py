@@ -80,7 +80,7 @@ class SeedSums:
             elif isinstance(rows, TableRows) and rows.shape[1] > NARROW:
                 sums = self._read_wide(rows, partitions)
             else:
-                sums = added_up(rows.map(partial(_sums_of_part, partitions=partitions)))
+                sums = added_up(rows, partial(_sums_of_part, partitions=partitions))
             self._known = asked, sums
         return self._known[1]
 
@@ -96,26 +96,32 @@ class SeedSums:
         known = before[1] if before is not None and before[0] == asked else None
         places: list[AnyArray] = []
 
-        def work(points: Floats) -> Sums:
+        def work(points: Floats, before: Sums | None = None) -> Sums:
             place = (
                 assign(points, seeds)[0].astype(small)
                 if known is None
                 else known[len(places)]
             )
             places.append(place)
-            return _sums_of_part(points, partitions, place.astype(np.int64))
+            return _sums_of_part(points, partitions, before, place.astype(np.int64))
 
-        sums = added_up(rows.map(work))
+        sums = added_up(rows, work)
         self._places = asked, places
         return sums
 
 
 def _sums_of_part(
-    points: Floats, partitions: tuple[SeedPartition, ...], first: Ints | None = None
+    points: Floats,
+    partitions: tuple[SeedPartition, ...],
+    before: Sums | None = None,
+    first: Ints | None = None,
 ) -> Sums:
-    """Return the sums by seed; `first`: the nearest of the first seeds, if known."""
-    seeds = partitions[-1].seeds
-    return sums_around(points, nearest_seeds(points, partitions, first), seeds)
+    """Return the sums by seed, added to those of the rows before.
+
+    `first` are the nearest of the first seeds, if they are known.
+    """
+    nearest = nearest_seeds(points, partitions, first)
+    return sums_around(points, nearest, partitions[-1].seeds, before)
 
 
 def numbers_for(

@@ -16,10 +16,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from afcl._typing import Floats, Ints
-from afcl.kernels import tally
+from afcl.kernels import scaled, tally
 from afcl.kernels.arrays import Nest
 from afcl.kernels.reference import Tally
-from afcl.parts import rows_in_a_part
+from afcl.kernels.threads import workers
+from afcl.parts import rows_in_the_cache
 from afcl.scale import Box, Ranges
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ class Rows(Protocol):
     def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
         """Yield what `work` makes of each part of the rows, in their order.
 
-        Parts of :func:`~afcl.parts.rows_in_a_part` rows (but the last) give the bits
-        that a table in memory gives; others give the same but for rounding.
+        Parts of whole blocks (:mod:`afcl.parts`), but the last, give the bits that a
+        table in memory gives; others give the same but for rounding.
         """
         ...
 
@@ -50,6 +51,14 @@ class Rows(Protocol):
     def table(self) -> Floats:
         """Return all rows at once, or raise `InputError` where they do not fit."""
         ...
+
+
+@runtime_checkable
+class RowsInOrder(Rows, Protocol):
+    """Rows whose parts are worked on in this process, one after the other."""
+
+    #: Says so.
+    in_order: bool
 
 
 @runtime_checkable
@@ -128,6 +137,8 @@ class TableRows:
         Where the agreed columns are; None: they are the table's.
     """
 
+    in_order = True
+
     def __init__(
         self, values: Floats, box: Box | None = None, places: Ints | None = None
     ) -> None:
@@ -143,10 +154,12 @@ class TableRows:
 
     def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
         """Yield what `work` makes of each part of the rows, in their order."""
-        n, d = self.shape
-        step = rows_in_a_part(d)
-        for start in range(0, max(n, 1), step):
-            yield work(self._agreed(self._values[start : start + step]))
+        return map(work, self.parts(rows_in_the_cache(self.shape[1], workers())))
+
+    def parts(self, step: int) -> Iterator[Floats]:
+        """Yield so many rows at a time in agreed units, of none an empty part."""
+        for start in range(0, max(self.shape[0], 1), step):
+            yield self._agreed(self._values[start : start + step])
 
     def take(self, index: Ints) -> Floats:
         """Return the rows at these increasing positions."""
@@ -159,7 +172,11 @@ class TableRows:
     def _agreed(self, values: Floats) -> Floats:
         if self._places is not None:
             values = values[:, self._places]
-        return values if self._box is None else self._box.scale(values)
+        if self._box is None:
+            return values
+        if self._box.walls:
+            return self._box.scale(values)
+        return scaled(values, self._box.low, self._box.span)
 
 
 def as_rows(X: Floats | Rows) -> Rows:
@@ -186,13 +203,29 @@ def tallied(
         spreads=spreads,
         sizes=sizes,
     )
-    return added_up(rows.map(work))
+    return added_up(rows, work)
 
 
-def added_up(parts: Iterator[Sums]) -> Sums:
-    """Return the sums over all parts, added in their order to those of the first."""
-    whole = next(parts)
-    for more in parts:
-        for total, part in zip(whole, more, strict=True):
-            total += part
-    return whole
+def added_up(rows: Rows, work: Callable[..., Sums]) -> Sums:
+    """Return the sums over all rows.
+
+    `work` returns those of a part, added to what it is given as `before`. Where parts
+    are worked on in order, how rows are cut does not show.
+    """
+    if not isinstance(rows, RowsInOrder):
+        parts = rows.map(work)
+        whole = next(parts)
+        for more in parts:
+            for total, part in zip(whole, more, strict=True):
+                total += part
+        return whole
+    so_far: Sums | None = None
+
+    def add(part: Floats) -> None:
+        nonlocal so_far
+        so_far = work(part, before=so_far)
+
+    for _ in rows.map(add):
+        pass
+    assert so_far is not None, "there is a part, if an empty one"
+    return so_far

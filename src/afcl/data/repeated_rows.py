@@ -34,7 +34,7 @@ _ALL = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class SeenRows:
     """The rows of a site that are looked at, by their hashes.
 
     Attributes
@@ -54,36 +54,36 @@ class _Seen:
     below: int
 
 
-def mostly_repeated(
-    tables: Sequence[SiteTable], columns: Sequence[str]
-) -> Iterator[tuple[str, float]]:
-    """Yield sites most of whose rows are there more than once, and which part is.
-
-    Sites where that would be chance are left out: whose numbers have few values.
-    """
-    for seen in _telling(tables, columns):
+def mostly_repeated(sites: Sequence[SeenRows]) -> Iterator[tuple[str, float]]:
+    """Yield sites most of whose rows are there more than once, and which part is."""
+    for seen in sites:
         share = float(seen.times[seen.times > 1].sum() / seen.times.sum())
         if share > REPEATED:
             yield seen.name, share
 
 
 def holding_the_same(
-    tables: Sequence[SiteTable], columns: Sequence[str]
+    sites: Sequence[SeenRows],
 ) -> Iterator[tuple[str, str, float]]:
     """Yield sites that hold (nearly) all rows of another one, and which part of them.
 
     The one that comes first is the other one.
     """
     named = set()
-    for other, seen in combinations(list(_telling(tables, columns))[:COMPARED], 2):
+    for other, seen in combinations(sites[:COMPARED], 2):
         share = _shared(other, seen)
         if share >= SAME and seen.name not in named:
             named.add(seen.name)
             yield seen.name, other.name, share
 
 
-def _telling(tables: Sequence[SiteTable], columns: Sequence[str]) -> Iterator[_Seen]:
-    """Yield sites in memory whose rows are hardly equal by chance."""
+def seen_rows(
+    tables: Sequence[SiteTable], columns: Sequence[str]
+) -> Iterator[SeenRows]:
+    """Yield the rows of sites in memory, where they are hardly equal by chance.
+
+    They may be where numbers have few values.
+    """
     for table in tables:
         if isinstance(table, Table) and columns and table.shape[0] >= ENOUGH:
             places = [table.columns.index(name) for name in columns]
@@ -91,16 +91,16 @@ def _telling(tables: Sequence[SiteTable], columns: Sequence[str]) -> Iterator[_S
                 yield _seen(table)
 
 
-def _seen(table: Table) -> _Seen:
+def _seen(table: Table) -> SeenRows:
     hashes = row_hashes(table.values)
     below = min(_ALL, _ALL * LOOKED_AT // table.shape[0])
     if below < _ALL:
         hashes = hashes[hashes < np.uint64(below)]
     different, times = np.unique(hashes, return_counts=True)
-    return _Seen(table.name, different, times, below)
+    return SeenRows(table.name, different, times, below)
 
 
-def _shared(a: _Seen, b: _Seen) -> float:
+def _shared(a: SeenRows, b: SeenRows) -> float:
     """Return the part of the larger one's different rows that the other has too."""
     below = min(a.below, b.below)
     own, others = (

@@ -296,11 +296,12 @@ class AgreedRows(Generic[K]):
 
 
 class StreamedRows(AgreedRows[StreamedTable]):
-    """The rows of a streamed table, cut as those in memory are.
+    """The rows of a streamed table, cut into whole blocks.
 
-    The parts are cut where those of a table in memory are, which makes the sums over
-    them equal bit by bit.
+    So are those in memory, which makes the sums over them equal bit by bit.
     """
+
+    in_order = True
 
     def map(self, work: Callable[[Floats], T]) -> Iterator[T]:
         """Yield what `work` makes of each part of the rows, in their order."""

@@ -17,7 +17,7 @@ from afcl.data.column_rules import ENOUGH, judged_column
 from afcl.data.column_sample import ColumnSample, column_samples
 from afcl.data.empty_columns import mostly_empty
 from afcl.data.errors import listed
-from afcl.data.repeated_rows import holding_the_same, mostly_repeated
+from afcl.data.repeated_rows import holding_the_same, mostly_repeated, seen_rows
 from afcl.data.sites import Sites, SiteTable
 from afcl.data.suspicion import REPEATED, SAME_ROWS, UNIT, Suspicion
 from afcl.data.unit_check import ColumnStats, Conversion, converted_columns
@@ -88,9 +88,12 @@ def _units(columns: Sequence[ColumnSample]) -> list[Suspicion]:
         if len(large) <= OTHERS:
             continue
         parts = [column.parts[i] for i in large][:COMPARED]
+        places = _elsewhere(parts)
+        if not places:
+            continue
         # Apart by all values and without the tails: either alone may be chance.
         by_all, by_most = _stats(parts, 0.0), _stats(parts, TAIL)
-        for place in _elsewhere(parts):
+        for place in places:
             own = parts[place]
             conversions = _odd_one(by_all, place)
             if conversions:
@@ -160,13 +163,14 @@ def _converted(
 def _of_rows(tables: Sequence[SiteTable], columns: Sequence[str]) -> list[Suspicion]:
     """Rows that are there more than once."""
     found = []
-    for name, share in mostly_repeated(tables, columns):
+    sites = list(seen_rows(tables, columns))
+    for name, share in mostly_repeated(sites):
         text = (
             f"{share:.0%} of the rows of {name} are there more than once: if they were "
             "copied, remove the copies"
         )
         found.append(Suspicion(name, None, REPEATED, text))
-    for name, other, share in holding_the_same(tables, columns):
+    for name, other, share in holding_the_same(sites):
         what = "the same rows as" if share == 1 else f"{share:.0%} of the rows of"
         text = f"{name} holds {what} {other}: if it is the same file, give it once"
         found.append(Suspicion(name, None, SAME_ROWS, text))

@@ -43,6 +43,7 @@ __all__ = [
     "microaggregate",
     "nearest_inside",
     "plus_plus",
+    "scaled",
     "shortest_ways",
     "silhouettes",
     "squared_distances",
@@ -138,6 +139,7 @@ lloyd = _either(
 plus_plus = _either(
     reference_picks.plus_plus, lambda X, weights, draws: X.size * draws.shape[0]
 )
+scaled = _either(reference.scaled, lambda X, *_: X.size)
 tally = _either(reference.tally, lambda X, centers, *_, **__: X.size * centers.shape[0])
 silhouettes = _either(
     reference.silhouettes, lambda X, variances, centers, *_: X.size * centers.shape[0]
@@ -166,7 +168,7 @@ halved = _either(
     reference_nests.halved,
     lambda X, weights, labels, upper, max_iter: 2 * X.size * max_iter,
 )
-sums_around = _either(reference_nests.sums_around, lambda X, *_: X.size)
+sums_around = _either(reference_nests.sums_around, lambda X, *_, **__: X.size)
 shortest_ways = _either(
     reference_ways.shortest_ways, lambda steps: steps.size * steps.shape[0]
 )

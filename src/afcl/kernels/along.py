@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows and their own centres, features side by side in vector instructions.
+"""Rows and centres of their own, in vector instructions.
 
-Every row has its own centre, so that rows cannot be worked on side by side; what is
-gained is that the compiler need not ask at every row whether sums and rows overlap.
-Beside each stands its twin in Python, which runs where nothing is compiled.
+Every row has a centre, or a few centres, of its own, so that rows cannot be worked on
+side by side: features are, or those few centres. Beside each stands its twin in Python,
+which runs where nothing is compiled.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 
 from afcl._typing import Floats, Ints
-from afcl.kernels.vectors import IS_COMPILED, Writer, written
+from afcl.kernels.vectors import IS_COMPILED, Least, Writer, written
 
 
 def _add_around_plain(
@@ -37,6 +38,18 @@ def _add_around_plain(
 def _apart_plain(rows: Floats, centers: Floats, label: Ints, best: Floats) -> None:
     for row in range(rows.shape[0]):
         best[row] = ((rows[row] - centers[label[row]]) ** 2).sum()
+
+
+def _nearest_of_own_plain(
+    rows: Floats, parents: Ints, groups: Floats, starts: Ints, label: Ints
+) -> None:
+    for row in range(rows.shape[0]):
+        own = groups[starts[parents[row]] : starts[parents[row] + 1]]
+        total = np.zeros(own.shape[::2])
+        for feature in range(rows.shape[1]):
+            away = rows[row, feature] - own[:, feature]
+            total += away * away
+        label[row] = total.argmin()
 
 
 class _Line:
@@ -124,6 +137,41 @@ def _write_apart(
         builder.store(total, builder.gep(best.data, [loop.index]))
 
 
+def _write_nearest(
+    context: Any,
+    builder: Any,
+    rows: Any,
+    parents: Any,
+    groups: Any,
+    starts: Any,
+    label: Any,
+) -> None:
+    """Write the loops of :data:`nearest_of_own`."""
+    writer = Writer(context, builder, rows.data.type.pointee)
+    held, d = writer.sizes(rows)
+    nearest, total = Least(writer, 1), writer.room(writer.numbers)
+    lanes = writer.at(writer.lanes)
+    with writer.loop(held) as loop:
+        nearest.reset()
+        parent = builder.load(builder.gep(parents.data, [loop.index]))
+        pointer = builder.gep(starts.data, [parent])
+        begin = builder.load(pointer)
+        end = builder.load(builder.gep(pointer, [writer.at(1)]))
+        row = writer.times(loop.index, d)
+        with writer.loop(builder.sub(end, begin)) as middle:
+            builder.store(writer.everywhere(writer.numbers, 0.0), total)
+            before = writer.times(builder.add(begin, middle.index), d)
+            with writer.loop(d) as inner:
+                value = writer.single(rows, builder.add(row, inner.index))
+                place = writer.times(builder.add(before, inner.index), lanes)
+                other = writer.load(groups, place)
+                builder.store(writer.squared(value, other, builder.load(total)), total)
+            number = writer.numbered(writer.times(middle.index, lanes))
+            nearest.see(0, builder.load(total), builder.add(number, writer.counting()))
+        own = writer.first_of_least(nearest.best.get(0), nearest.label.get(0))
+        builder.store(own, builder.gep(label.data, [loop.index]))
+
+
 @intrinsic
 def _add_around_written(
     _: Any,
@@ -146,11 +194,25 @@ def _apart_written(_: Any, rows: Any, centers: Any, label: Any, best: Any) -> An
     return written(_write_apart, kinds)
 
 
+@intrinsic
+def _nearest_of_own_written(
+    _: Any, rows: Any, parents: Any, groups: Any, starts: Any, label: Any
+) -> Any:
+    kinds = {"rows": rows, "parents": parents, "groups": groups}
+    return written(_write_nearest, kinds | {"starts": starts, "label": label})
+
+
 #: ``add_around(rows, centers, label, best, counts, firsts, seconds)``: add the rows, as
 #: seen from their own centres, to the sums of these (INOUT).
 add_around: Callable[..., None] = _add_around_written
 #: ``apart_from_own(rows, centers, label, best)``: the squared distance (OUT) of every
 #: row to its own centre, features in any order.
 apart_from_own: Callable[..., None] = _apart_written
+#: ``nearest_of_own(rows, parents, groups, starts, label)``: the nearest (OUT) of the
+#: centres that have the row's parent, as counted from the first of these. They are
+#: those of the groups (of as many as there are lanes, features first) from
+#: ``starts[parent]`` up to the next one's; places that are left are infinitely far.
+nearest_of_own: Callable[..., None] = _nearest_of_own_written
 if not IS_COMPILED:
     add_around, apart_from_own = _add_around_plain, _apart_plain
+    nearest_of_own = _nearest_of_own_plain

@@ -23,7 +23,7 @@ from numba.extending import intrinsic
 
 from afcl._typing import AnyArray, Floats, Ints
 from afcl.kernels.compiling import compiled
-from afcl.kernels.vectors import IS_COMPILED, Writer, written
+from afcl.kernels.vectors import IS_COMPILED, Least, Registers, Writer, written
 
 #: Registers of rows that are worked on together.
 REGISTERS = 2
@@ -126,55 +126,6 @@ def _products_plain(
 # ------------------------------------------------------------------ in LLVM's words
 
 
-class _Registers:
-    """What stays in registers while centres go by: one value for each of two."""
-
-    def __init__(self, writer: Writer, kind: Any, begin: float) -> None:
-        self._writer = writer
-        self._begin = writer.everywhere(kind, begin)
-        self._slots = [writer.room(kind) for _ in range(REGISTERS)]
-
-    def reset(self) -> None:
-        """Begin with another tile's rows."""
-        for slot in self._slots:
-            self._writer.builder.store(self._begin, slot)
-
-    def get(self, register: int) -> Any:
-        return self._writer.builder.load(self._slots[register])
-
-    def set(self, register: int, value: Any) -> None:
-        self._writer.builder.store(value, self._slots[register])
-
-
-class _Least:
-    """Writes how the least of some numbers, and the second least, are kept.
-
-    What nobody reads, the second least for example, the compiler leaves out.
-    """
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self.label = _Registers(writer, writer.labels, 0)
-        self.best = _Registers(writer, writer.numbers, np.inf)
-        self.second = _Registers(writer, writer.numbers, np.inf)
-
-    def reset(self) -> None:
-        """Begin: nothing is near yet."""
-        for each in (self.label, self.best, self.second):
-            each.reset()
-
-    def see(self, register: int, value: Any, label: Any) -> None:
-        """Look at one more centre's numbers."""
-        select, best = self._writer.builder.select, self.best.get(register)
-        nearer = self._writer.less(value, best)
-        loser = select(nearer, best, value)
-        lesser = self._writer.least(loser, self.second.get(register))
-        self.second.set(register, lesser)
-        self.best.set(register, select(nearer, value, best))
-        kept = select(nearer, label, self.label.get(register))
-        self.label.set(register, kept)
-
-
 class _Pass:
     """Writes the loops over a tile's rows and all groups of centres.
 
@@ -199,9 +150,11 @@ class _Pass:
         self.norms, self.spreads, self.distances = norms, spreads, distances
         self.seconds = seconds
         self.features, self.rows = writer.sizes(columns)
-        self.nearest = _Least(writer)
-        self.blurred = None if spreads is None else _Least(writer)
-        self.sums = [_Registers(writer, writer.numbers, 0.0) for _ in range(TOGETHER)]
+        self.nearest = Least(writer, REGISTERS)
+        self.blurred = None if spreads is None else Least(writer, REGISTERS)
+        self.sums = [
+            Registers(writer, writer.numbers, 0.0, REGISTERS) for _ in range(TOGETHER)
+        ]
         lanes = writer.lanes
         self.shifts = [writer.at(register * lanes) for register in range(REGISTERS)]
 
@@ -246,7 +199,7 @@ class _Pass:
             for register, value in enumerate(values):
                 total.set(register, more(value, other, total.get(register)))
 
-    def _look(self, row: Any, center: Any, total: _Registers) -> None:
+    def _look(self, row: Any, center: Any, total: Registers) -> None:
         """Compare with what is known of the rows so far."""
         writer, add = self.writer, self.writer.builder.add
         label = writer.numbered(center)

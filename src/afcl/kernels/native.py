@@ -20,6 +20,7 @@ from afcl.kernels.paper import interact_affine as interact_affine
 from afcl.kernels.paper import interact_matlab as interact_matlab
 from afcl.kernels.passes import assign as assign
 from afcl.kernels.passes import lloyd as lloyd
+from afcl.kernels.passes import scaled as scaled
 from afcl.kernels.passes import silhouettes as silhouettes
 from afcl.kernels.passes import squared_distances as squared_distances
 from afcl.kernels.passes import sums as sums

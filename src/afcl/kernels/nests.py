@@ -6,9 +6,15 @@ from __future__ import annotations
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
+from afcl.kernels.along import nearest_of_own
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import add_up, apart
 from afcl.kernels.passes import readable
+from afcl.kernels.reference_nests import Around
+from afcl.kernels.vectors import REGISTER
+
+#: Numbers of 64 bits in a register.
+LANES = REGISTER // 8
 
 _compiled = compiled(error_model="numpy")
 
@@ -20,42 +26,62 @@ def nearest_inside(X: Floats, parents: Ints, starts: Ints, seeds: Floats) -> Int
 
 @_compiled
 def _nearest_inside(X: Floats, parents: Ints, starts: Ints, seeds: Floats) -> Ints:
+    groups, firsts = _by_parent(starts, seeds)
     nearest = np.empty(X.shape[0], dtype=np.int64)
+    nearest_of_own(X, parents, groups, firsts, nearest)
     for row in range(X.shape[0]):
-        parent = parents[row]
-        found = starts[parent]
-        best = np.inf
-        for seed in range(starts[parent], starts[parent + 1]):
-            distance = apart(X, row, seeds, seed)
-            if distance < best:
-                best = distance
-                found = seed
-        nearest[row] = found
+        nearest[row] += starts[parents[row]]
     return nearest
 
 
+@_compiled
+def _by_parent(starts: Ints, seeds: Floats) -> tuple[Floats, Ints]:
+    """Return the seeds of every parent as :data:`nearest_of_own` reads them."""
+    number, d = starts.shape[0] - 1, seeds.shape[1]
+    firsts = np.zeros(number + 1, dtype=np.int64)
+    for parent in range(number):
+        size = starts[parent + 1] - starts[parent]
+        firsts[parent + 1] = firsts[parent] - (-size // LANES)
+    groups = np.full((firsts[number], d, LANES), np.inf)
+    for parent in range(number):
+        for seed in range(starts[parent], starts[parent + 1]):
+            inside = seed - starts[parent]
+            group = groups[firsts[parent] + inside // LANES]
+            for feature in range(d):
+                group[feature, inside % LANES] = seeds[seed, feature]
+    return groups, firsts
+
+
 def sums_around(
-    X: Floats, labels: Ints, seeds: Floats
-) -> tuple[Floats, Floats, Floats]:
+    X: Floats, labels: Ints, seeds: Floats, before: Around | None = None
+) -> Around:
     """Count (k,), sum of x - s and of its square (k, d) of every seed's rows."""
-    return _sums_around(readable(X), labels, readable(seeds))
+    k, d = seeds.shape
+    if before is None:
+        before = np.zeros(k), np.zeros((k, d)), np.zeros((k, d))
+    counts, firsts, squares = (each.copy() for each in before)
+    _add_around(readable(X), labels, readable(seeds), counts, firsts, squares)
+    return counts, firsts, squares
 
 
 @_compiled
-def _sums_around(
-    X: Floats, labels: Ints, seeds: Floats
-) -> tuple[Floats, Floats, Floats]:
-    k, d = seeds.shape
-    counts, firsts, squares = np.zeros(k), np.zeros((k, d)), np.zeros((k, d))
+def _add_around(
+    X: Floats,
+    labels: Ints,
+    seeds: Floats,
+    counts: Floats,
+    firsts: Floats,
+    squares: Floats,
+) -> None:
+    """Add rows, as seen from their seeds, to the sums of these (INOUT)."""
     for row in range(X.shape[0]):
         own = labels[row]
         counts[own] += 1.0
-        for feature in range(d):
+        for feature in range(seeds.shape[1]):
             # Around the seed: squares of coordinates far from the origin would cancel.
             away = X[row, feature] - seeds[own, feature]
             firsts[own, feature] += away
             squares[own, feature] += away * away
-    return counts, firsts, squares
 
 
 def halved(

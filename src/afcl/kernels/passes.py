@@ -7,6 +7,8 @@ not depend on the number of threads.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from afcl._typing import Floats, Ints
@@ -15,6 +17,7 @@ from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import add_up, squared
 from afcl.kernels.lanes import (
     TOGETHER,
+    Nearest,
     found_for,
     in_fours,
     nearest,
@@ -45,12 +48,45 @@ from afcl.kernels.tiles import (
 )
 from afcl.parts import BLOCK
 
+#: Numbers of 64 bits in a line of the cache.
+LANES = 8
+#: Numbers that are scaled in one go.
+LINE = 1024
+
 _compiled = compiled(error_model="numpy")
 
 
 def readable(X: Floats) -> Floats:
     """Return rows as the tiles read them: one after the other, numbers of 64 bits."""
     return np.ascontiguousarray(X, dtype=np.float64)
+
+
+def aligned(*shape: int) -> Floats:
+    """Return zeros that begin where a line of the cache does."""
+    size = math.prod(shape)
+    room = np.zeros(size + LANES)
+    start = -(room.ctypes.data // room.itemsize) % LANES
+    return room[start : start + size].reshape(shape)
+
+
+def scaled(X: Floats, low: Floats, span: Floats) -> Floats:
+    """Map every column's `low` to 0 and what is a `span` above it to 1."""
+    X = readable(X)
+    # Loops over rows would be short: several go together.
+    together = max(1, min(LINE // X.shape[1], X.shape[0]))
+    out = aligned(*X.shape)
+    _scale(X.ravel(), np.tile(low, together), np.tile(span, together), out.ravel())
+    return out
+
+
+@_compiled
+def _scale(values: Floats, low: Floats, span: Floats, out: Floats) -> None:
+    """Scale numbers (OUT) line by line; the last line may be shorter."""
+    length = low.shape[0]
+    for start in range(0, values.shape[0], length):
+        here, there = values[start : start + length], out[start : start + length]
+        for place in range(here.shape[0]):
+            there[place] = (here[place] - low[place]) / span[place]
 
 
 @_compiled
@@ -73,6 +109,7 @@ def tally(
     scores: Ints,
     spreads: Floats,
     sizes: Floats,
+    before: Tally | None = None,
 ) -> Tally:
     """One pass for several sets of centres; see :func:`reference.tally`."""
     X = readable(X)
@@ -82,21 +119,24 @@ def tally(
     blocks = max(1, -(-X.shape[0] // BLOCK))
     out = (
         np.zeros((blocks, k)),
-        np.zeros((blocks, k, d)),
+        aligned(blocks, k, d),
         np.zeros((blocks, k)),
         np.zeros((blocks, scores.shape[0], 2)),
         np.zeros((blocks, k, 3)),
     )
-    asked = (centers, bounds, scores, spreads, sizes)
+    own = aligned(k, d)
+    own[:] = centers
+    asked = (own, bounds, scores, spreads, sizes)
     axes = axes_between(centers, bounds, scores)
 
     def work(first: int, last: int) -> None:
         _tally_blocks(X, first, last, BLOCK, *asked, axes, out)
 
     in_ranges(work, blocks, X.size * k)
-    counts, firsts, seconds, totals, slabs = (in_order(parts) for parts in out)
+    # Counts, so that it does not matter that all blocks' are added up first.
+    slabs = out[4].sum(axis=0)
     mirror(axes, slabs)
-    return counts, firsts, seconds, totals, slabs
+    return in_order((*out[:4], slabs[None]), before)
 
 
 @_compiled
@@ -214,35 +254,54 @@ def silhouettes(
     n, d = X.shape
     simplified, moment, squared = np.empty(n), np.empty(n), np.empty(n)
     columns, found = np.zeros((d, TILE)), found_for(TILE)
+    own_size, own_spread = np.empty(TILE), np.empty(TILE)
     groups, blurs = in_fours(centers), one_each(spreads)
     distances = np.zeros((blurs.shape[0], TILE))
     for start in range(0, n, TILE):
         stop = min(n, start + TILE)
         fill_columns(X, start, stop, columns)
         ranked(columns, groups, blurs, distances, found)
-        for row in range(stop - start):
-            blur = variances[start + row]
-            near = found.best[row] + blur
-            far = found.second[row] + blur
-            simplified[start + row] = (
-                1.0 - np.sqrt(near) / np.sqrt(far) if far > 0 else 0.0
-            )
-            own = found.label[row]
-            size = counts[own]
-            inside = (near + spreads[own]) * (size / (size - 1.0 if size > 1 else 1.0))
-            beyond = found.outside[row] + blur
-            moment[start + row] = _contrast(np.sqrt(inside), np.sqrt(beyond), size)
-            squared[start + row] = _contrast(inside, beyond, size)
+        held = stop - start
+        blur, size, spread = variances[start:stop], own_size[:held], own_spread[:held]
+        for row in range(held):
+            size[row] = counts[found.label[row]]
+            spread[row] = spreads[found.label[row]]
+        of_tile = (simplified[start:stop], moment[start:stop], squared[start:stop])
+        _score_blurred(found, blur, size, spread, *of_tile)
     return simplified, moment, squared
 
 
 @_compiled
-def _contrast(inside: float, outside: float, size: float) -> float:
-    """(b - a) / max(a, b), 0 for a cluster of one and where both are 0."""
-    larger = max(inside, outside)
-    if larger > 0 and size > 1:
-        return (outside - inside) / larger
-    return 0.0
+def _score_blurred(
+    found: Nearest,
+    blur: Floats,
+    size: Floats,
+    spread: Floats,
+    simplified: Floats,
+    moment: Floats,
+    squared: Floats,
+) -> None:
+    """Silhouettes of a tile's cells (OUT), which have variances, sizes and spreads.
+
+    (b - a) / max(a, b), 0 for a cluster of one and where both are 0. There are no
+    branches, so that several are computed at once.
+    """
+    for row in range(blur.shape[0]):
+        near, far = found.best[row] + blur[row], found.second[row] + blur[row]
+        ratio = np.sqrt(near) / np.sqrt(far if far > 0 else 1.0)
+        simplified[row] = 1.0 - ratio if far > 0 else 0.0
+        alone = not size[row] > 1
+        inside = (near + spread[row]) * (size[row] / (1.0 if alone else size[row] - 1))
+        beyond = found.outside[row] + blur[row]
+        larger = max(inside, beyond)
+        nothing = alone or not larger > 0
+        contrast = (beyond - inside) / (1.0 if nothing else larger)
+        squared[row] = 0.0 if nothing else contrast
+        a, b = np.sqrt(inside), np.sqrt(beyond)
+        larger = max(a, b)
+        nothing = alone or not larger > 0
+        contrast = (b - a) / (1.0 if nothing else larger)
+        moment[row] = 0.0 if nothing else contrast
 
 
 # ------------------------------------------------------------------ valleys
@@ -284,12 +343,15 @@ def lloyd_rows(
     centers = centers.copy()
     labels, moved = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     mass, total, gaps = np.empty(k), np.empty(centers.shape), np.empty(n)
-    by_single = known.tiles.shape[0] > 0 and is_wide(n, centers.shape[1], k)
-    _assign_rows(X, 0, n, centers, labels, gaps)
+    in_short = known.tiles.shape[0] > 0 and is_wide(n, centers.shape[1], k)
+    if in_short:
+        in_short = label_turned(X, known, centers, labels)
+    else:
+        _assign_rows(X, 0, n, centers, labels, gaps)
     for _ in range(max_iter):
         move(X, weights, labels, k, centers, mass, total)
-        if by_single:
-            by_single = label_turned(X, known, centers, moved)
+        if in_short:
+            in_short = label_turned(X, known, centers, moved)
         else:
             _assign_rows(X, 0, n, centers, moved, gaps)
         changed = False

@@ -11,6 +11,7 @@ tables agree to rounding (:mod:`.tiles`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -35,6 +36,12 @@ CLOSEST = 1e-12
 PLACES = (0.5, 0.0, 1.0)
 #: How far a slab reaches to each side of its place.
 SLAB = 0.1
+
+
+def scaled(X: Floats, low: Floats, span: Floats) -> Floats:
+    """Map every column's `low` to 0 and what is a `span` above it to 1."""
+    found: Floats = (X - low) / span
+    return found
 
 
 def squared_distances(X: Floats, centers: Floats) -> Floats:
@@ -93,6 +100,7 @@ def tally(
     scores: Ints,
     spreads: Floats,
     sizes: Floats,
+    before: Tally | None = None,
 ) -> Tally:
     """One pass over the rows for several sets of centres: all a client has to know.
 
@@ -109,6 +117,8 @@ def tally(
         the slabs too (then the set has at least two centres).
     spreads, sizes
         (K,), V = Z/O and O of every cluster, read where the moment silhouette is asked.
+    before
+        What the rows before these gave, whole blocks of them; these are added to it.
 
     Returns
     -------
@@ -137,18 +147,21 @@ def tally(
             each.append((*sums_of_set, between))
         *whole, slabs = (np.concatenate(part) for part in zip(*each, strict=True))
         parts.append((*whole, totals, slabs))
-    counts, firsts, seconds, totals, slabs = (
-        in_order(np.array(part)) for part in zip(*parts, strict=True)
-    )
-    return counts, firsts, seconds, totals, slabs
+    out = (np.array(part) for part in zip(*parts, strict=True))
+    return in_order(out, before)
 
 
-def in_order(parts: Floats) -> Floats:
-    """Add the parts from first to last."""
-    total: Floats = np.zeros(parts.shape[1:])
-    for part in parts:
-        total += part
-    return total
+def in_order(blocks: Iterable[Floats], before: Tally | None) -> Tally:
+    """Add blocks to what was there before, from first to last."""
+    known = [None] * 5 if before is None else before
+    totals = []
+    for parts, so_far in zip(blocks, known, strict=True):
+        total = np.zeros(parts.shape[1:]) if so_far is None else so_far.copy()
+        for part in parts:
+            total += part
+        totals.append(total)
+    counts, firsts, seconds, scores, slabs = totals
+    return counts, firsts, seconds, scores, slabs
 
 
 def _tally_set(

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from afcl._typing import Bools, Floats, Ints
 from afcl.kernels.reference import assign, sums
+
+#: By seed: counts (k,), sums of x - s and of its squares (k, d).
+Around: TypeAlias = tuple[Floats, Floats, Floats]
 
 
 def nearest_inside(X: Floats, parents: Ints, starts: Ints, seeds: Floats) -> Ints:
@@ -24,16 +29,21 @@ def nearest_inside(X: Floats, parents: Ints, starts: Ints, seeds: Floats) -> Int
 
 
 def sums_around(
-    X: Floats, labels: Ints, seeds: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Count (k,), sum of x - s and of its square (k, d) of every seed's rows."""
+    X: Floats, labels: Ints, seeds: Floats, before: Around | None = None
+) -> Around:
+    """Count (k,), sum of x - s and of its square (k, d) of every seed's rows.
+
+    They are added to what the rows `before` gave, row by row.
+    """
     k, d = seeds.shape
-    counts, firsts, squares = np.zeros(k), np.empty((k, d)), np.empty((k, d))
+    if before is None:
+        before = np.zeros(k), np.zeros((k, d)), np.zeros((k, d))
+    counts, firsts, squares = (each.copy() for each in before)
     counts += np.bincount(labels, minlength=k)
     for feature in range(d):
         away = X[:, feature] - seeds[labels, feature]
-        firsts[:, feature] = np.bincount(labels, away, minlength=k)
-        squares[:, feature] = np.bincount(labels, away * away, minlength=k)
+        np.add.at(firsts[:, feature], labels, away)
+        np.add.at(squares[:, feature], labels, away * away)
     return counts, firsts, squares
 
 

@@ -88,16 +88,18 @@ def sets_of(centers: Floats, bounds: Ints, spreads: Floats) -> Sets:
 
 
 class Scores(NamedTuple):
-    """Two silhouettes of every row of a tile."""
+    """Two silhouettes of every row of a tile, and what its own cluster is like."""
 
     simplified: Floats
     moment: Floats
+    size: Floats
+    spread: Floats
 
 
 @_compiled
 def scores_for(rows: int) -> Scores:
     """Return room for so many rows."""
-    return Scores(np.zeros(rows), np.zeros(rows))
+    return Scores(np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows))
 
 
 @_reordered
@@ -120,24 +122,28 @@ def score_rows(
     scores: Scores,
 ) -> None:
     """Silhouettes of the first `held` rows of a tile (OUT); centres are of one set."""
-    label, best, outside = found.label, found.best, found.outside
+    best, second, outside = found.best, found.second, found.outside
+    simplified, moment, own_size, own_spread = scores
+    # Divided by one and thrown away: a branch would stop the loops from being
+    # vectorised.
     for row in range(held):
-        far = found.second[row]
-        # Divided by one and thrown away: a branch would stop the loop from being
-        # vectorised.
+        far = second[row]
         ratio = best[row] / (far if far > 0 else 1.0)
-        scores.simplified[row] = 1.0 - np.sqrt(ratio) if far > 0 else 0.0
+        simplified[row] = 1.0 - np.sqrt(ratio) if far > 0 else 0.0
     if not both:
         return
     for row in range(held):
-        size = sizes[label[row]]
-        inside = (best[row] + spreads[label[row]]) * (
-            # A row is not compared with itself.
+        own_size[row] = sizes[found.label[row]]
+        own_spread[row] = spreads[found.label[row]]
+    for row in range(held):
+        size = own_size[row]
+        # A row is not compared with itself.
+        inside = (best[row] + own_spread[row]) * (
             size / (size - 1.0 if size > 1 else 1.0)
         )
         larger = max(inside, outside[row])
         smaller = min(inside, outside[row])
-        usable = larger > 0 and size > 1
+        usable = (larger > 0) & (size > 1)
         root = np.sqrt(smaller / (larger if usable else 1.0))
         contrast = 1.0 - root if outside[row] >= inside else root - 1.0
-        scores.moment[row] = contrast if usable else 0.0
+        moment[row] = contrast if usable else 0.0

@@ -8,6 +8,7 @@ registers. The compiler makes of it what the machine has: a register may be two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,26 @@ class Writer:
         """Return one number of an array in all lanes."""
         return self.spread(self.builder.load(self.builder.gep(array.data, [place])))
 
+    def counting(self) -> Any:
+        """Return a register that holds every lane's number."""
+        return ir.Constant(self.labels, list(range(self.lanes)))
+
+    def first_of_least(self, values: Any, labels: Any) -> Any:
+        """Return the label of the lane with the least value, of several the first."""
+        bits = self.labels.element.width
+        least = self._reduced(f"fmin.v{self.lanes}f{bits}", values)
+        is_least = self.builder.fcmp_ordered("==", values, self.spread(least))
+        far = self.everywhere(self.labels, 2 ** (bits - 2))
+        among = self.builder.select(is_least, labels, far)
+        return self._reduced(f"smin.v{self.lanes}i{bits}", among)
+
+    def _reduced(self, how: str, values: Any) -> Any:
+        """Return one number of all lanes."""
+        kind = ir.FunctionType(values.type.element, [values.type])
+        name = f"llvm.vector.reduce.{how}"
+        function = _tools.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(function, [values])
+
     def load(self, array: Any, place: Any) -> Any:
         """Return a register's worth of an array, from a place on."""
         where = self.builder.gep(array.data, [place])
@@ -142,6 +163,57 @@ class Writer:
     def least(self, a: Any, b: Any) -> Any:
         """Return the lesser of two."""
         return self.builder.select(self.less(a, b), a, b)
+
+
+class Registers:
+    """What stays in some registers while centres go by."""
+
+    def __init__(self, writer: Writer, kind: Any, begin: float, number: int) -> None:
+        self._writer = writer
+        self._begin = writer.everywhere(kind, begin)
+        self._slots = [writer.room(kind) for _ in range(number)]
+
+    def reset(self) -> None:
+        """Begin anew."""
+        for slot in self._slots:
+            self._writer.builder.store(self._begin, slot)
+
+    def get(self, register: int) -> Any:
+        """Return what a register holds."""
+        return self._writer.builder.load(self._slots[register])
+
+    def set(self, register: int, value: Any) -> None:
+        """Let a register hold another value."""
+        self._writer.builder.store(value, self._slots[register])
+
+
+class Least:
+    """Writes how the least of some numbers, and the second least, are kept.
+
+    What nobody reads, the second least for example, the compiler leaves out.
+    """
+
+    def __init__(self, writer: Writer, number: int) -> None:
+        self._writer = writer
+        self.label = Registers(writer, writer.labels, 0, number)
+        self.best = Registers(writer, writer.numbers, math.inf, number)
+        self.second = Registers(writer, writer.numbers, math.inf, number)
+
+    def reset(self) -> None:
+        """Begin: nothing is near yet."""
+        for each in (self.label, self.best, self.second):
+            each.reset()
+
+    def see(self, register: int, value: Any, label: Any) -> None:
+        """Look at one more centre's numbers."""
+        select, best = self._writer.builder.select, self.best.get(register)
+        nearer = self._writer.less(value, best)
+        loser = select(nearer, best, value)
+        lesser = self._writer.least(loser, self.second.get(register))
+        self.second.set(register, lesser)
+        self.best.set(register, select(nearer, value, best))
+        kept = select(nearer, label, self.label.get(register))
+        self.label.set(register, kept)
 
 
 def _arrays(context: Any, builder: Any, kinds: Any, values: Any) -> list[Any]:

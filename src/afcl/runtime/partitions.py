@@ -17,6 +17,7 @@ from afcl._typing import AnyArray, Floats, Ints
 from afcl.core.rows import TableRows
 from afcl.data.tables import Words, row_words
 from afcl.exceptions import InputError
+from afcl.parts import rows_in_a_part
 from afcl.scale import Box, Ranges
 
 T = TypeVar("T")
@@ -94,10 +95,11 @@ def mapped(
     values: Floats,
     partition: DaskPartition,
 ) -> list[T]:
-    """Work on a partition in parts as large as those of a table in memory."""
+    """Work on a partition in parts as large as those of a table that is read."""
     if not values.shape[0]:
         return []
-    return list(TableRows(values, box, places).map(work))
+    rows = TableRows(values, box, places)
+    return list(map(work, rows.parts(rows_in_a_part(rows.shape[1]))))
 
 
 def taken(
