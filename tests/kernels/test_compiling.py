@@ -12,8 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from numba.core.caching import CompileResultCacheImpl
 
 import afcl
+from afcl.kernels.compiling import _CacheFiles
 from afcl.kernels.sweeping import nothing_swept
 
 CALLEE = """
@@ -35,6 +37,15 @@ ASK = (
     "from afcl.kernels.caller import twice; print(twice(10)); "
     "print(sum(twice.stats.cache_hits.values()))"
 )
+#: The callee alone; and then the caller, which is compiled with its code.
+ASK_CALLEE = "from afcl.kernels.callee import step; print(step(10)); "
+HITS = "print(sum(step.stats.cache_hits.values())); "
+#: Lets intermediate forms that are read be counted.
+COUNTED = """
+import afcl.kernels.compiling as compiling
+forms, parse = [], compiling.parse_bitcode
+compiling.parse_bitcode = lambda form: forms.append(form) or parse(form)
+"""
 #: What a compiler knows of NumPy.
 KNOWS = "import sys; print(int('numba.np.arraymath' in sys.modules))"
 
@@ -121,6 +132,27 @@ def test_several_processes_at_once(copied):
 def test_without_the_compiler(copied):
     with pytest.raises(subprocess.CalledProcessError):  # a plain function: no `stats`
         copied.ask(NUMBA_DISABLE_JIT="1")
+
+
+def test_what_only_compilers_read_is_read_when_one_asks_for_it(copied):
+    alone = COUNTED + ASK_CALLEE + HITS + "print(len(forms))"
+    assert copied.ask(alone) == [11, 0, 0]
+    assert copied.ask(alone) == [11, 1, 0]
+    # The caller is not on the disk yet; its callee is, and is compiled into it.
+    both = COUNTED + ASK_CALLEE + HITS + ASK + "; print(len(forms))"
+    assert copied.ask(both) == [11, 1, 12, 0, 1]
+    assert copied.ask(both) == [11, 1, 12, 1, 0]
+
+
+def test_a_file_of_another_form_is_left_to_numba(monkeypatch):
+    monkeypatch.setattr(CompileResultCacheImpl, "rebuild", lambda *asked: asked[2])
+    files = _CacheFiles.__new__(_CacheFiles)
+    for payload in (
+        (("name", "bitcode", b"form"), "function"),
+        (("name", "object", (b"code", b"form")), "unlike a function's description"),
+        ("something", "else"),
+    ):
+        assert files.rebuild(None, payload) is payload
 
 
 def test_code_on_disk_is_loaded_without_a_compilers_knowledge(copied):

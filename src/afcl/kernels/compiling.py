@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from importlib.resources import files
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from llvmlite.binding import parse_assembly, parse_bitcode
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.runtime.nrt import rtsys
@@ -45,7 +46,7 @@ def sources_digest() -> str:
 
 
 class _CacheFiles(CompileResultCacheImpl):
-    """Names the files of one function; Numba finds the folder.
+    """Names the files of one function, and makes code of them; Numba finds the folder.
 
     That is the one beside the module, or the user's where nothing can be written there.
     """
@@ -53,6 +54,33 @@ class _CacheFiles(CompileResultCacheImpl):
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
         parent: Any = super()
         return f"{parent.get_filename_base(fullname, abiflags)}-{sources_digest()}"
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """Return the code of a file, its intermediate form unread.
+
+        Beside what the machine runs stands what other functions are compiled with. To
+        read it takes most of the time, and it is rarely asked for.
+        """
+        parent: Any = super()
+        try:
+            (name, kind, (runs, inlined)), described, *others = payload
+            # Numba would find these names in the form that is not read.
+            known = target_context.codegen()._engine._defined_symbols
+            called = described.llvm_cpython_wrapper_name
+        except (AttributeError, TypeError, ValueError):  # another Numba's file
+            return parent.rebuild(target_context, payload)
+        known.add(called)
+        unread = (name, kind, (runs, _nothing()))
+        made = parent.rebuild(target_context, (unread, described, *others))
+        made.library._get_module_for_linking = cache(partial(parse_bitcode, inlined))
+        return made
+
+
+@cache
+def _nothing() -> bytes:
+    """Return the intermediate form of no code at all."""
+    form: bytes = parse_assembly("").as_bitcode()
+    return form
 
 
 class _Cache(FunctionCache):
