@@ -6,10 +6,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.errors import TypingError
 
 from afcl.kernels import along, lanes, reference
 from afcl.kernels.singles import found_in_short
 from afcl.kernels.tiles import TILE
+from afcl.kernels.vectors import IS_COMPILED
 
 
 # Not kept on the disk: what writes the instructions runs in every test run.
@@ -44,6 +46,11 @@ def added_around(rows, centers, label, best, counts, firsts, seconds):
 @njit
 def apart(rows, centers, label, best):
     along.apart_from_own(rows, centers, label, best)
+
+
+@njit
+def turned(rows, columns):
+    along.turn(rows, columns)
 
 
 @njit
@@ -169,3 +176,21 @@ def test_the_nearest_of_a_rows_own_centres(seed):
     for row in range(50):
         expected = reference.squared_distances(X[row : row + 1], own[parents[row]])
         assert label[row] == expected.argmin()
+
+
+@pytest.mark.parametrize("d", [1, 7, 8, 9, 16, 21])
+@pytest.mark.parametrize("held", [0, 1, 8, 13, 64])
+def test_rows_are_turned_feature_by_feature(seed, d, held):
+    rows = np.random.default_rng(seed).normal(size=(held, d))
+    columns = np.full((d, 64), np.nan)
+    turned(rows, columns)
+    assert np.array_equal(columns[:, :held], rows.T)
+    assert np.isnan(columns[:, held:]).all()
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="a question to the compiler")
+def test_arrays_that_do_not_lie_line_by_line_are_refused():
+    rows = np.zeros((8, 16))
+    for one, other in ((rows[:, ::2], rows.T), (rows.T, rows)):
+        with pytest.raises(TypingError, match="must lie in memory line by line"):
+            turned(one, other)

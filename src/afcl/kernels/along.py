@@ -52,6 +52,10 @@ def _nearest_of_own_plain(
         label[row] = total.argmin()
 
 
+def _turn_plain(rows: Floats, columns: Floats) -> None:
+    columns[:, : rows.shape[0]] = rows.T
+
+
 class _Line:
     """Writes a loop over the features of one row, a register or one at a time."""
 
@@ -137,6 +141,41 @@ def _write_apart(
         builder.store(total, builder.gep(best.data, [loop.index]))
 
 
+def _write_turned(context: Any, builder: Any, rows: Any, columns: Any) -> None:
+    """Write the loops of :data:`turn`: squares of as many rows as there are lanes."""
+    writer = Writer(context, builder, rows.data.type.pointee)
+    lanes = writer.at(writer.lanes)
+    held, d = writer.sizes(rows)
+    across = writer.sizes(columns)[1]
+    whole = [builder.udiv(number, lanes) for number in (held, d)]
+    behind = [writer.times(number, lanes) for number in whole]
+    with writer.loop(whole[0]) as outer:
+        row = writer.times(outer.index, lanes)
+        with writer.loop(whole[1]) as inner:
+            feature = writer.times(inner.index, lanes)
+            square = []
+            for lane in range(writer.lanes):
+                line = writer.times(builder.add(row, writer.at(lane)), d)
+                square.append(writer.load(rows, builder.add(line, feature)))
+            for lane, values in enumerate(writer.turned(square)):
+                line = writer.times(builder.add(feature, writer.at(lane)), across)
+                writer.store(values, columns, builder.add(line, row))
+
+    def copy(row: Any, feature: Any) -> None:
+        here = builder.add(writer.times(row, d), feature)
+        there = builder.add(writer.times(feature, across), row)
+        value = builder.load(builder.gep(rows.data, [here]))
+        builder.store(value, builder.gep(columns.data, [there]))
+
+    # What is left: the last features of all rows, the other features of the last rows.
+    with writer.loop(builder.sub(d, behind[1])) as outer:
+        with writer.loop(held) as inner:
+            copy(inner.index, builder.add(behind[1], outer.index))
+    with writer.loop(builder.sub(held, behind[0])) as outer:
+        with writer.loop(behind[1]) as inner:
+            copy(builder.add(behind[0], outer.index), inner.index)
+
+
 def _write_nearest(
     context: Any,
     builder: Any,
@@ -195,6 +234,11 @@ def _apart_written(_: Any, rows: Any, centers: Any, label: Any, best: Any) -> An
 
 
 @intrinsic
+def _turned_written(_: Any, rows: Any, columns: Any) -> Any:
+    return written(_write_turned, {"rows": rows, "columns": columns})
+
+
+@intrinsic
 def _nearest_of_own_written(
     _: Any, rows: Any, parents: Any, groups: Any, starts: Any, label: Any
 ) -> Any:
@@ -213,6 +257,8 @@ apart_from_own: Callable[..., None] = _apart_written
 #: those of the groups (of as many as there are lanes, features first) from
 #: ``starts[parent]`` up to the next one's; places that are left are infinitely far.
 nearest_of_own: Callable[..., None] = _nearest_of_own_written
+#: ``turn(rows, columns)``: write rows (OUT) feature by feature.
+turn: Callable[..., None] = _turned_written
 if not IS_COMPILED:
     add_around, apart_from_own = _add_around_plain, _apart_plain
-    nearest_of_own = _nearest_of_own_plain
+    nearest_of_own, turn = _nearest_of_own_plain, _turn_plain

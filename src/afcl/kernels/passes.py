@@ -214,7 +214,7 @@ def _add_scores(scored: Scores, held: int, both: bool, totals: Floats) -> None:
 
 def assign(X: Floats, centers: Floats) -> tuple[Ints, Floats]:
     """Nearest centre of every row (lowest index on ties) and its squared distance."""
-    X = readable(X)
+    X, centers = readable(X), readable(centers)
     labels, gaps = np.empty(X.shape[0], dtype=np.int64), np.empty(X.shape[0])
 
     def work(first: int, last: int) -> None:
@@ -246,11 +246,18 @@ def _assign_rows(
             gaps[start + row] = found.best[row]
 
 
-@_compiled
 def silhouettes(
     X: Floats, variances: Floats, centers: Floats, spreads: Floats, counts: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Simplified, moment and squared moment silhouette of every row, (n,) each."""
+    return silhouettes_of(readable(X), variances, readable(centers), spreads, counts)
+
+
+@_compiled
+def silhouettes_of(
+    X: Floats, variances: Floats, centers: Floats, spreads: Floats, counts: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Score rows that lie one after the other."""
     n, d = X.shape
     simplified, moment, squared = np.empty(n), np.empty(n), np.empty(n)
     columns, found = np.zeros((d, TILE)), found_for(TILE)

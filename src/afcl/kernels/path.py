@@ -8,7 +8,7 @@ import numpy as np
 from afcl._typing import Floats, Ints
 from afcl.kernels.compiling import compiled
 from afcl.kernels.groups import apart, pool, without_gaps
-from afcl.kernels.passes import lloyd_rows, readable, silhouettes
+from afcl.kernels.passes import lloyd_rows, readable, silhouettes_of
 from afcl.kernels.reference import CLOSEST, Bag, Merges, Scored, Seeds
 from afcl.kernels.singles import turned
 from afcl.kernels.threads import in_ranges
@@ -203,7 +203,7 @@ def _score(
 ) -> None:
     """Add up the simplified and the moment silhouette of a level's cells (INOUT)."""
     mass, means, scatter = found
-    simplified, moment, _ = silhouettes(
+    simplified, moment, _ = silhouettes_of(
         X, scatters / weights, means, scatter / mass, mass
     )
     for row in range(X.shape[0]):

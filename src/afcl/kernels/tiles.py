@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from afcl._typing import Floats, Ints
+from afcl.kernels.along import turn
 from afcl.kernels.compiling import compiled
 from afcl.kernels.lanes import TOGETHER, Nearest, in_fours, one_each
 
@@ -26,8 +27,8 @@ NARROW = 8
 SMALL_WIDE = 1 << 20
 #: Rows of a tile: a whole number of what is worked on together.
 TILE = 128
-#: More features than this: half as many, so that they stay in the cache.
-VERY_WIDE = 512
+#: More features than this: half as many, so that features' lines stay in the cache.
+MANY_LINES = 32
 
 _compiled = compiled(error_model="numpy")
 _reordered = compiled(fastmath={"reassoc", "contract", "nsz"})
@@ -43,15 +44,13 @@ def is_wide(n: int, d: int, k: int) -> bool:
 @_compiled
 def rows_of_tile(d: int) -> int:
     """Return the rows of a tile with so many features."""
-    return TILE // 2 if d > VERY_WIDE else TILE
+    return TILE // 2 if d > MANY_LINES else TILE
 
 
 @_compiled
 def fill_columns(X: Floats, start: int, stop: int, out: Floats) -> None:
     """Copy a tile feature by feature (OUT); places behind the last row get 0."""
-    for row in range(stop - start):
-        for feature in range(X.shape[1]):
-            out[feature, row] = X[start + row, feature]
+    turn(X[start:stop], out)
     # Loops of a fixed length are vectorised; what is behind the last row is not read.
     for row in range(stop - start, out.shape[1]):
         for feature in range(X.shape[1]):

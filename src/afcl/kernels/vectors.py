@@ -14,6 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, config, types
+from numba.core.errors import TypingError
 
 #: What helps to write code, of which no types are known.
 _tools: Any = cgutils
@@ -121,6 +122,33 @@ class Writer:
         value = self.builder.load(pointer)
         value.align = self.align
         return value
+
+    def turned(self, square: list[Any]) -> list[Any]:
+        """Return as many registers as there are lanes, lines and columns exchanged."""
+        lanes = range(self.lanes)
+        apart = 1
+        while apart < self.lanes:
+            # Exchange what is as far apart in the one direction as in the other.
+            low = [
+                lane if not lane & apart else lane - apart + self.lanes
+                for lane in lanes
+            ]
+            high = [
+                lane + apart if not lane & apart else lane + self.lanes
+                for lane in lanes
+            ]
+            for first in lanes:
+                if not first & apart:
+                    pair = square[first], square[first + apart]
+                    square[first] = self._picked(*pair, low)
+                    square[first + apart] = self._picked(*pair, high)
+            apart *= 2
+        return square
+
+    def _picked(self, a: Any, b: Any, places: list[int]) -> Any:
+        """Return lanes of two registers, those of the second counted on."""
+        kind = ir.VectorType(ir.IntType(32), self.lanes)
+        return self.builder.shuffle_vector(a, b, ir.Constant(kind, places))
 
     def values(self, array: Any, place: Any, whole: bool) -> Any:
         """Return a register's worth of an array, or one number."""
@@ -245,4 +273,8 @@ def written(by: Callable[..., None], kinds: dict[str, Any], **options: Any) -> A
         by(context, builder, **arrays, **options)
         return context.get_dummy_value()
 
+    for name, kind in kinds.items():
+        for array in kind if isinstance(kind, _TUPLE) else (kind,):
+            if array.layout != "C":
+                raise TypingError(f"{name} must lie in memory line by line")
     return types.void(*kinds.values()), write
