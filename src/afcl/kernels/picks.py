@@ -90,10 +90,10 @@ def pick_rows(
 def _pick_of_many(X: Floats, mass: Floats, draws: Floats, picks: Ints) -> int:
     """Pick some of many rows (OUT) by weighted k-means++; return how many."""
     n, d = X.shape
-    middle = np.zeros(d)
+    middle, share = np.zeros(d), 1.0 / n
     for row in range(n):
         for feature in range(d):
-            middle[feature] += X[row, feature] / n
+            middle[feature] += X[row, feature] * share
     short, most = _shortened(X, middle)
     # By so much, squared, can the way between two rows be wrong in 32 bits: four
     # roundings of every number.

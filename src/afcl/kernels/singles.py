@@ -191,11 +191,11 @@ def turned(X: Floats, k: int) -> Turned:
     n, d = X.shape
     rows = rows_of_tile(d)
     number = -(-n // rows) if is_wide(n, d, k) and k >= FEW else 0
-    middle, longest = np.zeros(d), 0.0
+    middle, share, longest = np.zeros(d), 1.0 / max(1, n), 0.0
     tiles = np.zeros((number, d, rows), dtype=np.float32)
     for row in range(min(n, number * rows)):
         for feature in range(d):
-            middle[feature] += X[row, feature] / n
+            middle[feature] += X[row, feature] * share
     for tile in range(number):
         columns = tiles[tile]
         for place in range(min(rows, n - tile * rows)):
