@@ -2,8 +2,9 @@
 """The kernels compiled by Numba; signatures and bits of the NumPy ones.
 
 The order of every sum is the reference's, so that the choice between the two never
-shows in a result; but large passes over wide tables go through a matrix product and
-agree with the reference to rounding (:mod:`.tiles`). Compiled code is cached on disk.
+shows in a result; but where the nearest of many centres is all that is asked of a large
+wide table, distances to it agree to rounding (:mod:`.singles`). Compiled code is cached
+on disk.
 """
 
 from __future__ import annotations
