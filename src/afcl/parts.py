@@ -20,8 +20,12 @@ def rows_in_a_part(n_features: int) -> int:
 
 
 def rows_in_the_cache(n_features: int, cores: int) -> int:
-    """Return how many rows of a table so many cores work on together: whole blocks."""
-    return _whole_blocks(CACHED * cores, n_features)
+    """Return how many rows of a table so many cores work on together: whole blocks.
+
+    There is one for every core, unless rows are so wide that parts would be large.
+    """
+    for_all = min(PART, cores * BLOCK * n_features)
+    return _whole_blocks(max(CACHED * cores, for_all), n_features)
 
 
 def _whole_blocks(numbers: int, n_features: int) -> int:

@@ -23,10 +23,18 @@ from numba.extending import intrinsic
 
 from afcl._typing import AnyArray, Floats, Ints
 from afcl.kernels.compiling import compiled
-from afcl.kernels.vectors import IS_COMPILED, Least, Registers, Writer, written
+from afcl.kernels.vectors import (
+    HAS_WIDEST,
+    IS_COMPILED,
+    Least,
+    Registers,
+    Writer,
+    written,
+)
 
-#: Registers of rows that are worked on together.
-REGISTERS = 2
+#: Registers of rows that are worked on together: what is known of more would have to be
+#: kept in memory where a register is two or four of the machine's.
+REGISTERS = 2 if HAS_WIDEST else 1
 #: Centres that go by together.
 TOGETHER = 4
 

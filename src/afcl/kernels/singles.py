@@ -21,7 +21,7 @@ import numpy.typing as npt
 from afcl._typing import Floats, Ints
 from afcl.kernels.along import apart_from_own
 from afcl.kernels.compiling import compiled
-from afcl.kernels.lanes import Nearest, in_fours, one_each, two_by_products
+from afcl.kernels.lanes import TOGETHER, Nearest, in_fours, one_each, two_by_products
 from afcl.kernels.tiles import apart_in_any_order, is_wide, rows_of_tile
 
 #: What a number of 32 bits can be wrong by, as a share of it.
@@ -94,8 +94,8 @@ def _factors(centers: Floats, middle: Floats) -> tuple[Singles, Singles, float]:
         farthest = max(farthest, np.sqrt(square))
     groups = in_fours(factors)
     # Nothing is infinitely far by its norm alone.
-    for center in range(k, 4 * groups.shape[0]):
-        groups[center // 4, :, center % 4] = 0.0
+    for center in range(k, TOGETHER * groups.shape[0]):
+        groups[center // TOGETHER, :, center % TOGETHER] = 0.0
     return groups, one_each(norms), farthest
 
 

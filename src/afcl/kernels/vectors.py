@@ -13,11 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, config, types
+from numba.core import cgutils, codegen, config, types
 from numba.core.errors import TypingError
 
 #: What helps to write code, of which no types are known.
 _tools: Any = cgutils
+#: What the compiler knows of the machine.
+_codegen: Any = codegen
+_features = getattr(config, "CPU_FEATURES", None) or _codegen.get_host_cpu_features()
+#: Whether it has registers that wide, and 32 of them.
+HAS_WIDEST = "+avx512f" in _features
 #: What the compiler takes a named tuple for.
 _TUPLE: Any = types.BaseTuple
 #: Whether anything is compiled at all.
