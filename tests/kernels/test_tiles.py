@@ -124,7 +124,7 @@ def test_whole_blocks_are_added_to_what_was_before(seed, backend, d):
         assert np.array_equal(one, other)  # what was given is not written to
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (5, 2), (700, 3), (2, 1500)])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (5, 2), (700, 3), (2, 1500)])
 def test_rows_are_scaled_as_the_reference_does_it(seed, shape):
     rng = np.random.default_rng(seed)
     X, low, span = rng.normal(size=shape), rng.random(shape[1]), rng.random(shape[1])

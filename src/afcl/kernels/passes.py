@@ -72,6 +72,8 @@ def aligned(*shape: int) -> Floats:
 def scaled(X: Floats, low: Floats, span: Floats) -> Floats:
     """Map every column's `low` to 0 and what is a `span` above it to 1."""
     X = readable(X)
+    if not X.size:
+        return np.zeros(X.shape)
     # Loops over rows would be short: several go together.
     together = max(1, min(LINE // X.shape[1], X.shape[0]))
     out = aligned(*X.shape)
@@ -161,7 +163,7 @@ def _tally_blocks(
     rows = rows_of_tile(d)
     sets = sets_of(centers, bounds, spreads)
     columns, found, scored = np.zeros((d, rows)), found_for(rows), scores_for(rows)
-    distances = np.zeros((TOGETHER * np.diff(sets.starts).max(), rows))
+    distances = np.empty((TOGETHER * np.diff(sets.starts).max(), rows))
     # Of the first set the nearest may be all that is asked.
     single = single_for(X, centers[: bounds[1] if scores[0] == 0 else 0], rows)
     in_short = is_of_use(X, centers, single)
